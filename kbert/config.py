@@ -1,0 +1,134 @@
+"""The numbers that describe one encoder."""
+
+import dataclasses
+
+ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu", "tanh")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EncoderConfig:
+    """Sizes and switches of a BERT-family encoder.
+
+    What differs between families (BERT, RoBERTa, ALBERT, …) is a field here.
+    Only the builders read a config; layers take the single values. To vary
+    one, use `dataclasses.replace`.
+
+    Args:
+        vocab_size: rows of the token embedding table.
+        hidden_size: width H of the hidden states; a multiple of `num_heads`.
+        num_layers: number of encoder blocks.
+        num_heads: attention heads of a block.
+        intermediate_size: width of the feed-forward layer of a block.
+        max_positions: longest sequence in tokens, specials included.
+        num_segments: rows of the segment table; 0 for no such table and no
+            `segment_ids` input (DistilBERT).
+        position_offset: row of the position table that the first token uses;
+            the table has `max_positions + position_offset` rows (RoBERTa: 2).
+        embedding_size: width of the embedding tables where it differs from
+            `hidden_size` and is projected to it (ALBERT, ELECTRA-small);
+            None for `hidden_size`.
+        shared_layers: whether all blocks are one block, applied
+            `num_layers` times (ALBERT).
+        activation: of the feed-forward layer: "gelu" is the exact erf form,
+            "gelu_tanh" its approximation; "relu", "silu" or "tanh".
+        layer_norm_epsilon: added to the variance in layer normalisation.
+        hidden_dropout: dropout probability after embeddings and sublayers,
+            and in heads.
+        attention_dropout: dropout probability of attention weights.
+        initializer_range: standard deviation of the truncated normal that
+            kernels and tables start from.
+        pad_token_id: token id that fills up short sequences.
+        has_pooler: whether the encoder has a [CLS] pooler.
+
+    Raises:
+        TypeError: if a value has the wrong type.
+        ValueError: if a value is out of range or values contradict each other.
+
+    Example:
+        >>> import dataclasses, kbert
+        >>> config = dataclasses.replace(kbert.families.BERT_TINY, num_layers=1)
+        >>> config.hidden_size
+        128
+
+    References:
+        Devlin et al., 2018, https://arxiv.org/abs/1810.04805
+    """
+
+    vocab_size: int
+    hidden_size: int
+    num_layers: int
+    num_heads: int
+    intermediate_size: int
+    max_positions: int = 512
+    num_segments: int = 2
+    position_offset: int = 0
+    embedding_size: int | None = None
+    shared_layers: bool = False
+    activation: str = "gelu"
+    layer_norm_epsilon: float = 1e-12
+    hidden_dropout: float = 0.1
+    attention_dropout: float = 0.1
+    initializer_range: float = 0.02
+    pad_token_id: int = 0
+    has_pooler: bool = True
+
+    def __post_init__(self) -> None:
+        """Check every field; nothing is repaired."""
+        for name in (
+            "vocab_size",
+            "hidden_size",
+            "num_layers",
+            "num_heads",
+            "intermediate_size",
+            "max_positions",
+        ):
+            self._check_int(name, minimum=1)
+        for name in ("num_segments", "position_offset", "pad_token_id"):
+            self._check_int(name, minimum=0)
+        if self.embedding_size is not None:
+            self._check_int("embedding_size", minimum=1)
+        for name in ("hidden_dropout", "attention_dropout"):
+            self._check_float(name, minimum=0.0)
+            if getattr(self, name) >= 1.0:
+                self._refuse(name, "less than 1")
+        self._check_float("layer_norm_epsilon", minimum=0.0)
+        self._check_float("initializer_range", minimum=0.0)
+        if self.hidden_size % self.num_heads:
+            raise ValueError(
+                "`hidden_size` must be a multiple of `num_heads`. Received: "
+                f"hidden_size={self.hidden_size}, num_heads={self.num_heads}"
+            )
+        if self.pad_token_id >= self.vocab_size:
+            self._refuse("pad_token_id", f"below vocab_size={self.vocab_size}")
+        if self.activation not in ACTIVATIONS:
+            self._refuse("activation", f"one of {ACTIVATIONS}")
+        for name in ("shared_layers", "has_pooler"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(
+                    f"`{name}` must be a bool. Received: "
+                    f"{name}={getattr(self, name)!r}"
+                )
+
+    def _check_int(self, name: str, minimum: int) -> None:
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(
+                f"`{name}` must be an int. Received: {name}={value!r}"
+            )
+        if value < minimum:
+            self._refuse(name, f"at least {minimum}")
+
+    def _check_float(self, name: str, minimum: float) -> None:
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise TypeError(
+                f"`{name}` must be a float. Received: {name}={value!r}"
+            )
+        if not value >= minimum:
+            self._refuse(name, f"at least {minimum}")
+
+    def _refuse(self, name: str, expected: str) -> None:
+        raise ValueError(
+            f"`{name}` must be {expected}. Received: "
+            f"{name}={getattr(self, name)!r}"
+        )

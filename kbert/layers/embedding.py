@@ -1,0 +1,203 @@
+"""Token, segment and position embeddings."""
+
+import keras
+from keras import ops
+
+from kbert.layers.initializers import truncated_normal
+
+
+class _Table(keras.layers.Embedding):
+    """An embedding table that mixed precision does not cast.
+
+    Keras would cast the whole table before it gathers a few rows, and the
+    gradient would come back dense; both cost more than the lookup. It only
+    changes how the weight is added, so a plain `Embedding` reads its config.
+    """
+
+    def add_weight(self, *args, **kwargs):
+        kwargs["autocast"] = False
+        return super().add_weight(*args, **kwargs)
+
+
+@keras.saving.register_keras_serializable(package="kbert")
+class BertEmbedding(keras.layers.Layer):
+    """Sum of token, position and segment embeddings, normalised.
+
+    `LayerNorm(token + position + segment)`, then dropout, then a projection
+    to `hidden_size` where the tables are narrower. Called with
+    `reverse=True` it maps hidden states back to the vocabulary with the
+    same table: weights are tied by calling this layer again, never by
+    handing it to another layer.
+
+    Args:
+        vocab_size: int, rows of the token table.
+        hidden_size: int, width H of the output.
+        max_positions: int, longest sequence.
+        num_segments: int, rows of the segment table; 0 for none, and then
+            `segment_ids` is not accepted.
+        embedding_size: int or None, width E of the tables if not H.
+        position_offset: int, row of the position table for the first token.
+        pad_token_id: int, the id that fills up sequences. Only kept, for
+            whoever writes a checkpoint; padding is masked by attention.
+        hidden_dropout: float, dropout probability of the output.
+        layer_norm_epsilon: float.
+        initializer_range: float, standard deviation of the initial tables.
+        **kwargs: `name`, `dtype`, `trainable` of `keras.layers.Layer`.
+
+    Call arguments:
+        token_ids: int (B, S), each in [0, vocab_size); with
+            `reverse=True`, float (..., E).
+        segment_ids: int (B, S), each in [0, num_segments), or None for all
+            zero.
+        training: bool, whether dropout is on.
+        reverse: bool, whether to project to the vocabulary.
+
+    Returns:
+        Float (B, S, H) in the compute dtype; with `reverse=True` float
+        (..., V), without a bias.
+
+    Raises:
+        ValueError: if S, where known, is over `max_positions`, or
+            `segment_ids` are given to a layer with no segments.
+
+    Example:
+        >>> import numpy as np, kbert
+        >>> layer = kbert.layers.BertEmbedding(100, 8, max_positions=16)
+        >>> hidden = layer(np.array([[2, 7, 3]]))
+        >>> tuple(hidden.shape), tuple(layer(hidden, reverse=True).shape)
+        ((1, 3, 8), (1, 3, 100))
+
+    References:
+        Devlin et al., 2018, https://arxiv.org/abs/1810.04805;
+        `embedding_postprocessor` in google-research/bert `modeling.py`;
+        Press & Wolf, 2016, https://arxiv.org/abs/1608.05859 (tying)
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        hidden_size: int,
+        max_positions: int = 512,
+        num_segments: int = 2,
+        embedding_size: int | None = None,
+        position_offset: int = 0,
+        pad_token_id: int = 0,
+        hidden_dropout: float = 0.1,
+        layer_norm_epsilon: float = 1e-12,
+        initializer_range: float = 0.02,
+        **kwargs,
+    ):
+        """See the class."""
+        super().__init__(**kwargs)
+        self.vocab_size = vocab_size
+        self.hidden_size = hidden_size
+        self.max_positions = max_positions
+        self.num_segments = num_segments
+        self.embedding_size = embedding_size
+        self.position_offset = position_offset
+        self.pad_token_id = pad_token_id
+        self.hidden_dropout = hidden_dropout
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.initializer_range = initializer_range
+
+        self.token = self._table(vocab_size, "token")
+        self.position = self._table(max_positions + position_offset, "position")
+        self.segment = (
+            self._table(num_segments, "segment") if num_segments else None
+        )
+        self.layer_norm = keras.layers.LayerNormalization(
+            epsilon=layer_norm_epsilon,
+            dtype=self.dtype_policy,
+            name="layer_norm",
+        )
+        self.dropout = keras.layers.Dropout(
+            hidden_dropout, dtype=self.dtype_policy, name="dropout"
+        )
+        self.projection = None
+        if embedding_size is not None and embedding_size != hidden_size:
+            self.projection = keras.layers.Dense(
+                hidden_size,
+                kernel_initializer=truncated_normal(initializer_range),
+                dtype=self.dtype_policy,
+                name="projection",
+            )
+
+    def _table(self, rows: int, name: str) -> keras.layers.Embedding:
+        return _Table(
+            rows,
+            self.embedding_size or self.hidden_size,
+            embeddings_initializer=truncated_normal(self.initializer_range),
+            dtype=self.variable_dtype,
+            name=name,
+        )
+
+    def build(self, token_ids_shape, segment_ids_shape=None):
+        """Create the tables; shapes are (B, S)."""
+        table_shape = (*token_ids_shape, self.token.output_dim)
+        self.token.build(token_ids_shape)
+        self.position.build(token_ids_shape)
+        if self.segment is not None:
+            self.segment.build(token_ids_shape)
+        self.layer_norm.build(table_shape)
+        if self.projection is not None:
+            self.projection.build(table_shape)
+
+    def call(self, token_ids, segment_ids=None, training=None, reverse=False):
+        """See the class."""
+        if reverse:
+            table = ops.cast(self.token.embeddings, self.compute_dtype)
+            return ops.matmul(token_ids, ops.transpose(table))
+        self._check_inputs(token_ids, segment_ids)
+        # A slice, not a gather: its gradient is a dense pad.
+        length = ops.shape(token_ids)[1]
+        positions = ops.convert_to_tensor(self.position.embeddings)[
+            self.position_offset : self.position_offset + length
+        ]
+        x = self.token(token_ids) + positions
+        if self.segment is not None:
+            if segment_ids is None:
+                segment_ids = ops.zeros_like(token_ids)
+            x = x + self.segment(segment_ids)
+        x = self.dropout(self.layer_norm(x), training=training)
+        return x if self.projection is None else self.projection(x)
+
+    def _check_inputs(self, token_ids, segment_ids) -> None:
+        length = token_ids.shape[1]
+        if length is not None and length > self.max_positions:
+            raise ValueError(
+                f"Sequences may have at most max_positions="
+                f"{self.max_positions} tokens. Received: "
+                f"token_ids.shape={tuple(token_ids.shape)}"
+            )
+        if segment_ids is not None and self.segment is None:
+            raise ValueError(
+                "This layer has no segment table (num_segments=0). Received: "
+                f"segment_ids={segment_ids}"
+            )
+
+    def compute_output_spec(
+        self, token_ids, segment_ids=None, training=None, reverse=False
+    ):
+        """Return the shape and dtype that `call` gives."""
+        if reverse:
+            shape = (*token_ids.shape[:-1], self.vocab_size)
+        else:
+            self._check_inputs(token_ids, segment_ids)
+            shape = (*token_ids.shape, self.hidden_size)
+        return keras.KerasTensor(shape, dtype=self.compute_dtype)
+
+    def get_config(self):
+        """Return the constructor's arguments."""
+        return {
+            **super().get_config(),
+            "vocab_size": self.vocab_size,
+            "hidden_size": self.hidden_size,
+            "max_positions": self.max_positions,
+            "num_segments": self.num_segments,
+            "embedding_size": self.embedding_size,
+            "position_offset": self.position_offset,
+            "pad_token_id": self.pad_token_id,
+            "hidden_dropout": self.hidden_dropout,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+            "initializer_range": self.initializer_range,
+        }

@@ -1,0 +1,179 @@
+"""The encoder as a functional model, and its config read back."""
+
+import keras
+
+from kbert.config import EncoderConfig
+from kbert.layers import BertEmbedding, EncoderBlock, Pooler
+
+
+def build_encoder(
+    config: EncoderConfig, *, dtype: str | keras.DTypePolicy | None = None
+) -> keras.Model:
+    """Build an encoder with fresh weights.
+
+    Args:
+        config: sizes and switches.
+        dtype: dtype policy of all layers, such as "mixed_bfloat16"; None
+            for Keras' global policy.
+
+    Returns:
+        A functional `keras.Model` named "encoder". Inputs: a dict of
+        `token_ids`, `segment_ids` (absent where `config.num_segments` is 0)
+        and `padding_mask` (1 = real token), int32 (B, S). Outputs: a dict of
+        `sequence_output`, float (B, S, H), and, where `config.has_pooler`,
+        `pooled_output`, float (B, H).
+
+    Raises:
+        TypeError: if `config` is not an `EncoderConfig`.
+
+    Example:
+        >>> import numpy as np, kbert
+        >>> encoder = kbert.build_encoder(kbert.families.BERT_TINY)
+        >>> ids = np.array([[101, 7592, 102, 0]])
+        >>> outputs = encoder({"token_ids": ids, "segment_ids": 0 * ids,
+        ...                    "padding_mask": (ids > 0).astype("int32")})
+        >>> tuple(outputs["sequence_output"].shape)
+        (1, 4, 128)
+
+    References:
+        Devlin et al., 2018, https://arxiv.org/abs/1810.04805
+    """
+    if not isinstance(config, EncoderConfig):
+        raise TypeError(
+            "`config` must be a kbert.EncoderConfig, such as "
+            f"kbert.families.BERT_BASE. Received: config={config!r}"
+        )
+    inputs = {"token_ids": _token_input("token_ids")}
+    if config.num_segments:
+        inputs["segment_ids"] = _token_input("segment_ids")
+    inputs["padding_mask"] = _token_input("padding_mask")
+
+    embedding = BertEmbedding(
+        config.vocab_size,
+        config.hidden_size,
+        max_positions=config.max_positions,
+        num_segments=config.num_segments,
+        embedding_size=config.embedding_size,
+        position_offset=config.position_offset,
+        pad_token_id=config.pad_token_id,
+        hidden_dropout=config.hidden_dropout,
+        layer_norm_epsilon=config.layer_norm_epsilon,
+        initializer_range=config.initializer_range,
+        dtype=dtype,
+        name="embedding",
+    )
+    if config.num_segments:
+        x = embedding(inputs["token_ids"], inputs["segment_ids"])
+    else:
+        x = embedding(inputs["token_ids"])
+    blocks = [
+        _build_block(config, index, dtype)
+        for index in range(1 if config.shared_layers else config.num_layers)
+    ]
+    for index in range(config.num_layers):
+        block = blocks[0 if config.shared_layers else index]
+        x = block(x, padding_mask=inputs["padding_mask"])
+
+    outputs = {"sequence_output": x}
+    if config.has_pooler:
+        pooler = Pooler(
+            config.hidden_size,
+            initializer_range=config.initializer_range,
+            dtype=dtype,
+            name="pooler",
+        )
+        outputs["pooled_output"] = pooler(x)
+    return keras.Model(inputs, outputs, name="encoder")
+
+
+def _token_input(name: str) -> keras.KerasTensor:
+    return keras.Input(shape=(None,), dtype="int32", name=name)
+
+
+def _build_block(
+    config: EncoderConfig, index: int, dtype: str | keras.DTypePolicy | None
+) -> EncoderBlock:
+    return EncoderBlock(
+        config.hidden_size,
+        config.num_heads,
+        config.intermediate_size,
+        activation=config.activation,
+        hidden_dropout=config.hidden_dropout,
+        attention_dropout=config.attention_dropout,
+        layer_norm_epsilon=config.layer_norm_epsilon,
+        initializer_range=config.initializer_range,
+        dtype=dtype,
+        name=f"encoder_block_{index}",
+    )
+
+
+def encoder_config(model: keras.Model) -> EncoderConfig:
+    """Read the config back from the layers of a model.
+
+    Works on an encoder, on any task model built from one, and after a
+    `.keras` reload: nothing hangs on the model object.
+
+    Args:
+        model: a model that holds kbert's encoder layers.
+
+    Returns:
+        The `EncoderConfig` that builds the same encoder.
+
+    Raises:
+        ValueError: if the model has no kbert encoder in it.
+
+    Example:
+        >>> import kbert
+        >>> encoder = kbert.build_encoder(kbert.families.BERT_TINY)
+        >>> kbert.encoder_config(encoder) == kbert.families.BERT_TINY
+        True
+    """
+    embedding = _only_embedding(model)
+    blocks = [x for x in model.layers if isinstance(x, EncoderBlock)]
+    if not blocks:
+        raise ValueError(
+            "The model has no EncoderBlock among its layers. Received: "
+            f"layers {[layer.name for layer in model.layers]}"
+        )
+    block = blocks[0]
+    calls = _num_calls(model, block.name)
+    return EncoderConfig(
+        vocab_size=embedding.vocab_size,
+        hidden_size=embedding.hidden_size,
+        num_layers=calls if len(blocks) == 1 else len(blocks),
+        num_heads=block.num_heads,
+        intermediate_size=block.intermediate_size,
+        max_positions=embedding.max_positions,
+        num_segments=embedding.num_segments,
+        position_offset=embedding.position_offset,
+        embedding_size=embedding.embedding_size,
+        shared_layers=len(blocks) == 1 and calls > 1,
+        activation=block.activation,
+        layer_norm_epsilon=embedding.layer_norm_epsilon,
+        hidden_dropout=embedding.hidden_dropout,
+        attention_dropout=block.attention_dropout,
+        initializer_range=embedding.initializer_range,
+        pad_token_id=embedding.pad_token_id,
+        has_pooler=any(isinstance(x, Pooler) for x in model.layers),
+    )
+
+
+def _only_embedding(model: keras.Model) -> BertEmbedding:
+    found = [x for x in model.layers if isinstance(x, BertEmbedding)]
+    if len(found) != 1:
+        raise ValueError(
+            "Expected a model with one BertEmbedding among its layers, such "
+            "as `build_encoder` and the task builders return. Received: "
+            f"layers {[layer.name for layer in model.layers]}"
+        )
+    return found[0]
+
+
+def _num_calls(model: keras.Model, layer_name: str) -> int:
+    """How often the graph of the model calls one layer."""
+    for layer in model.get_config()["layers"]:
+        if layer["name"] == layer_name:
+            return len(layer["inbound_nodes"])
+    raise ValueError(
+        f"The model has no layer of that name. Received: {layer_name!r}"
+    )
