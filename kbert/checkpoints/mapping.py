@@ -1,0 +1,276 @@
+"""The engine: moves tensors between a checkpoint and a model's variables.
+
+What a checkpoint calls a tensor is data (`tables.py`); how a file is read
+is `readers.py`. This module pairs the two with the variable paths of a
+model, in both directions, and accounts for every name on either side.
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One tensor of a checkpoint and the variable it fills.
+
+    Args:
+        tensor: name in the checkpoint; `{i}` stands for a block's number.
+        variable: path of the variable; `{i}` likewise.
+        transpose: whether the last two axes trade places (a torch `Linear`
+            keeps (out, in), a Keras kernel (in, out)).
+    """
+
+    tensor: str
+    variable: str
+    transpose: bool = False
+
+    def convert(self, array: np.ndarray) -> np.ndarray:
+        """Turn one side's array into the other's; its own inverse."""
+        return array.T if self.transpose else array
+
+
+class TensorSource(Protocol):
+    """What the engine asks of a file reader."""
+
+    location: str
+
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """Return name → shape of every tensor, without reading any."""
+        ...
+
+    def read(self, name: str) -> np.ndarray:
+        """Read one tensor."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadReport:
+    """What became of every tensor of a checkpoint.
+
+    Attributes:
+        source: where the checkpoint lies.
+        loaded: names of tensors that went into variables.
+        missing: paths of variables that stayed fresh because the caller
+            asked for it; anything else missing is an error.
+        unused: names of tensors that nothing in the model takes.
+        ignored_config_keys: keys of the config without meaning for kbert.
+    """
+
+    source: str
+    loaded: tuple[str, ...]
+    missing: tuple[str, ...]
+    unused: tuple[str, ...]
+    ignored_config_keys: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return one line with counts, and names where there are few."""
+        parts = [f"{len(self.loaded)} tensors loaded"]
+        if self.missing:
+            parts.append(f"left fresh: {_listed(self.missing)}")
+        if self.unused:
+            parts.append(f"unused: {_listed(self.unused)}")
+        return f"{self.source}: " + "; ".join(parts)
+
+
+def _listed(names: Iterable[str], most: int = 8) -> str:
+    names = list(names)
+    shown = ", ".join(names[:most])
+    more = len(names) - most
+    return f"{len(names)} ({shown}{f', and {more} more' if more > 0 else ''})"
+
+
+def expand(rows: Iterable[Row], num_layers: int) -> list[Row]:
+    """Write out the rows of every block."""
+    expanded = []
+    for row in rows:
+        if "{i}" not in row.variable:
+            expanded.append(row)
+            continue
+        for i in range(num_layers):
+            expanded.append(
+                dataclasses.replace(
+                    row,
+                    tensor=row.tensor.replace("{i}", str(i)),
+                    variable=row.variable.replace("{i}", str(i)),
+                )
+            )
+    return expanded
+
+
+def canonical_names(
+    names: Iterable[str], prefix: str, anchor: str
+) -> dict[str, str]:
+    """Undo what files add to the names of a table.
+
+    A file may put `prefix` before the encoder's names (every task model
+    does), and anything at all before both (a wrapper's `model.`); old ones
+    say `gamma` and `beta` where the rows say `weight` and `bias`.
+
+    Args:
+        names: names in the file.
+        prefix: the table's prefix of encoder names in task models.
+        anchor: the table's name of an encoder tensor every file has.
+
+    Returns:
+        Name as the rows have it → name in the file.
+
+    Raises:
+        ValueError: if the anchor is absent or appears more than once, or
+            two names become one.
+    """
+    names = list(names)
+    anchors = [
+        name for name in names if name == anchor or name.endswith(f".{anchor}")
+    ]
+    if len(anchors) != 1:
+        raise ValueError(
+            f"Expected one tensor named {anchor!r}, with any prefix, to tell "
+            f"where the encoder is. Received: {anchors or _listed(names)}"
+        )
+    whole = anchors[0][: -len(anchor)]
+    outer = whole[: -len(prefix)] if whole.endswith(prefix) else whole
+    canonical: dict[str, str] = {}
+    for name in names:
+        short = name.removeprefix(whole)
+        if short == name:
+            short = name.removeprefix(outer)
+        short = re.sub(r"\bLayerNorm\.gamma$", "LayerNorm.weight", short)
+        short = re.sub(r"\bLayerNorm\.beta$", "LayerNorm.bias", short)
+        if short in canonical:
+            raise ValueError(
+                "Two tensors of the checkpoint mean the same. Received: "
+                f"{canonical[short]!r} and {name!r}"
+            )
+        canonical[short] = name
+    return canonical
+
+
+def weight_variables(model) -> dict[str, object]:
+    """Return path → variable of a model, without random-seed states."""
+    return {
+        variable.path: variable
+        for variable in model.variables
+        if not variable.path.endswith("seed_generator_state")
+    }
+
+
+def load_tensors(
+    model,
+    source: TensorSource,
+    rows: Iterable[Row],
+    names: Mapping[str, str],
+    *,
+    fresh: Iterable[str] = (),
+    ignored: Iterable[str] = (),
+) -> LoadReport:
+    """Fill a model's variables from a checkpoint.
+
+    Args:
+        model: a Keras model.
+        source: an open checkpoint.
+        rows: expanded rows that may apply.
+        names: canonical name (as in the rows) → name in the file.
+        fresh: prefixes of variable paths that are to stay as they are.
+        ignored: regular expressions of canonical names that hold no weight.
+
+    Returns:
+        The report; `model` is changed in place.
+
+    Raises:
+        ValueError: before any variable changes, if one has no row or no
+            tensor, or a shape differs.
+    """
+    variables = weight_variables(model)
+    row_of = {row.variable: row for row in rows}
+    fresh = tuple(fresh)
+    kept = [path for path in variables if fresh and path.startswith(fresh)]
+    wanted = {p: v for p, v in variables.items() if p not in set(kept)}
+    patterns = [re.compile(pattern) for pattern in ignored]
+    taken = {row_of[path].tensor for path in wanted if path in row_of}
+    unused = [
+        name
+        for name in names
+        if name not in taken and not any(p.fullmatch(name) for p in patterns)
+    ]
+    _check_complete(source, wanted, row_of, names, unused)
+    _check_shapes(source, wanted, row_of, names)
+    for path, variable in wanted.items():
+        row = row_of[path]
+        variable.assign(row.convert(source.read(names[row.tensor])))
+    return LoadReport(
+        source=source.location,
+        loaded=tuple(names[row_of[path].tensor] for path in wanted),
+        missing=tuple(kept),
+        unused=tuple(names[name] for name in unused),
+    )
+
+
+def _check_complete(source, wanted, row_of, names, unused) -> None:
+    missing = [
+        f"{path} (from {row_of[path].tensor})" if path in row_of else path
+        for path in wanted
+        if path not in row_of or row_of[path].tensor not in names
+    ]
+    if missing:
+        raise ValueError(
+            "The checkpoint lacks weights that the model needs; nothing was "
+            f"loaded. Missing: {_listed(missing)}. Unused in the file: "
+            f"{_listed(unused)}. Received: {source.location}"
+        )
+
+
+def _check_shapes(source, wanted, row_of, names) -> None:
+    shapes = source.shapes()
+    wrong = []
+    for path, variable in wanted.items():
+        row = row_of[path]
+        given = tuple(shapes[names[row.tensor]])
+        expected = tuple(variable.shape)
+        if row.transpose:
+            expected = expected[::-1]
+        if given != expected:
+            wrong.append(
+                f"{names[row.tensor]} has shape {given}, but {path} needs "
+                f"{expected}"
+            )
+    if wrong:
+        raise ValueError(
+            "Tensor shapes differ from the model's; nothing was loaded: "
+            f"{'; '.join(wrong[:8])}. Received: {source.location}"
+        )
+
+
+def collect_tensors(model, rows: Iterable[Row]) -> dict[str, np.ndarray]:
+    """Gather a model's weights under a checkpoint's names.
+
+    Args:
+        model: a Keras model.
+        rows: expanded rows that may apply.
+
+    Returns:
+        Tensor name → C-contiguous array, in the variable's dtype.
+
+    Raises:
+        ValueError: if a variable has no row: it would be lost.
+    """
+    row_of = {row.variable: row for row in rows}
+    tensors = {}
+    homeless = []
+    for path, variable in weight_variables(model).items():
+        if path not in row_of:
+            homeless.append(path)
+            continue
+        row = row_of[path]
+        array = row.convert(variable.numpy())
+        tensors[row.tensor] = np.ascontiguousarray(array)
+    if homeless:
+        raise ValueError(
+            "This checkpoint format has no place for some of the model's "
+            f"variables. Received: {_listed(homeless)}"
+        )
+    return tensors
+

@@ -1,0 +1,160 @@
+"""Reads tensors and configs out of files, and nothing more."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from kbert.hub import find_file
+
+
+class SafetensorsReader:
+    """Tensors of one or several safetensors files, read one at a time.
+
+    Args:
+        paths: the files; together they hold each name once.
+        location: what error messages call the checkpoint.
+
+    Raises:
+        ValueError: if a file is damaged or a name appears twice.
+
+    References:
+        https://huggingface.co/docs/safetensors
+    """
+
+    def __init__(self, paths: list[Path], location: str):
+        """See the class."""
+        self.location = location
+        self._files = {}
+        self._shapes: dict[str, tuple[int, ...]] = {}
+        for path in paths:
+            file = _open(path)
+            for name in file.keys():  # noqa: SIM118 (not a dict)
+                if name in self._files:
+                    raise ValueError(
+                        f"Two shards hold the tensor {name!r}. Received: "
+                        f"{path}"
+                    )
+                self._files[name] = file
+                self._shapes[name] = tuple(file.get_slice(name).get_shape())
+
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """Return name → shape of every tensor."""
+        return self._shapes
+
+    def read(self, name: str) -> np.ndarray:
+        """Read one tensor, in the dtype of the file."""
+        return self._files[name].get_tensor(name)
+
+
+def _open(path: Path) -> Any:
+    try:
+        return safe_open(path, framework="numpy")
+    except SafetensorError as error:
+        raise ValueError(
+            f"Not a complete safetensors file ({error}); download or copy it "
+            f"again. Received: {path}"
+        ) from error
+
+
+def open_tensors(
+    source: str | os.PathLike, revision: str | None = None
+) -> SafetensorsReader:
+    """Open the weights of a Hugging Face directory or hub id.
+
+    Args:
+        source: directory or hub id.
+        revision: branch, tag or commit on the hub.
+
+    Returns:
+        A reader over `model.safetensors`, or over the shards that
+        `model.safetensors.index.json` lists.
+
+    Raises:
+        FileNotFoundError: if there is neither, or a listed shard is absent.
+        ValueError: if a file is damaged.
+    """
+    single = find_file(
+        source, "model.safetensors", revision=revision, required=False
+    )
+    if single is not None:
+        return SafetensorsReader([single], location=str(source))
+    index = find_file(
+        source, "model.safetensors.index.json", revision=revision, required=False
+    )
+    if index is None:
+        raise FileNotFoundError(
+            "Found neither model.safetensors nor "
+            "model.safetensors.index.json. Received: "
+            f"source={os.fspath(source)!r}"
+        )
+    shards = _shard_names(index)
+    paths = [find_file(source, name, revision=revision) for name in shards]
+    reader = SafetensorsReader([p for p in paths if p], location=str(source))
+    _check_index(index, reader)
+    return reader
+
+
+def _shard_names(index: Path) -> list[str]:
+    weight_map = read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise ValueError(
+            "A safetensors index must hold a `weight_map` of tensor name to "
+            f"file name. Received: {index}"
+        )
+    names = sorted(set(weight_map.values()), key=str)
+    for name in names:
+        # The index is downloaded text: a shard lies beside it or nowhere.
+        if not isinstance(name, str) or Path(name).name != name:
+            raise ValueError(
+                "A safetensors index may only name files beside it. "
+                f"Received: {name!r} in {index}"
+            )
+    return names
+
+
+def _check_index(index: Path, reader: SafetensorsReader) -> None:
+    absent = set(read_json(index)["weight_map"]) - set(reader.shapes())
+    if absent:
+        raise ValueError(
+            "The safetensors index lists tensors that its shards lack: "
+            f"{sorted(absent)[:8]}. Received: {index}"
+        )
+
+
+def read_config(
+    source: str | os.PathLike, revision: str | None = None
+) -> dict[str, Any]:
+    """Read `config.json` of a Hugging Face directory or hub id.
+
+    Args:
+        source: directory or hub id.
+        revision: branch, tag or commit on the hub.
+
+    Returns:
+        The parsed object.
+
+    Raises:
+        FileNotFoundError: if it is absent.
+        ValueError: if it is no JSON object.
+    """
+    path = find_file(source, "config.json", revision=revision)
+    assert path is not None  # required files are found or raise
+    return read_json(path)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a file that holds one JSON object."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(
+            f"Not a JSON file ({error}). Received: {path}"
+        ) from error
+    if not isinstance(value, dict):
+        raise ValueError(f"Expected a JSON object. Received: {path}")
+    return value
