@@ -1,16 +1,31 @@
 """kbert: BERT-family text encoders for Keras 3."""
 
-from kbert import families, layers
+from kbert import data, families, layers, optimizers, pipelines
 from kbert.config import EncoderConfig
-from kbert.models import build_classifier, build_encoder, encoder_config
+from kbert.data.tokenizer import Tokenizer
+from kbert.models import (
+    build_classifier,
+    build_encoder,
+    encoder_config,
+    freeze,
+)
+from kbert.pretrained import load_classifier, load_encoder, save_pretrained
 from kbert.version import __version__
 
 __all__ = [
     "EncoderConfig",
+    "Tokenizer",
     "__version__",
     "build_classifier",
     "build_encoder",
+    "data",
     "encoder_config",
     "families",
+    "freeze",
     "layers",
+    "load_classifier",
+    "load_encoder",
+    "optimizers",
+    "pipelines",
+    "save_pretrained",
 ]

@@ -170,7 +170,7 @@ def load_classifier(
     Example:
         >>> import kbert
         >>> encoder = kbert.build_encoder(kbert.families.BERT_TINY)
-        >>> model = kbert.build_classifier(encoder, 2, label_names=["no", "yes"])
+        >>> model = kbert.build_classifier(encoder, num_classes=2)
         >>> kbert.save_pretrained(model, "/tmp/tiny_classifier")
         >>> kbert.load_classifier("/tmp/tiny_classifier").output_shape
         (None, 2)

@@ -463,6 +463,20 @@ def test_under_a_loss_scale(tmp_path):
     assert_decays_kernels_only(again, 1e-2)
 
 
+def test_under_mixed_precision(tmp_path):
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        model = make_model()
+        model.compile(adamw(1e-2), loss="mse")
+        model.fit(*make_data(16), verbose=0)
+        model.save(tmp_path / "model.keras")
+        again = keras.saving.load_model(tmp_path / "model.keras")
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert type(again.optimizer) is keras.optimizers.LossScaleOptimizer
+    assert_decays_kernels_only(again, 1e-2)
+
+
 # Ways to run
 
 

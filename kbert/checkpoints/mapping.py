@@ -273,4 +273,3 @@ def collect_tensors(model, rows: Iterable[Row]) -> dict[str, np.ndarray]:
             f"variables. Received: {_listed(homeless)}"
         )
     return tensors
-

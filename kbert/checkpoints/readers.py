@@ -36,8 +36,7 @@ class SafetensorsReader:
             for name in file.keys():  # noqa: SIM118 (not a dict)
                 if name in self._files:
                     raise ValueError(
-                        f"Two shards hold the tensor {name!r}. Received: "
-                        f"{path}"
+                        f"Two shards hold the tensor {name!r}. Received: {path}"
                     )
                 self._files[name] = file
                 self._shapes[name] = tuple(file.get_slice(name).get_shape())
@@ -84,7 +83,10 @@ def open_tensors(
     if single is not None:
         return SafetensorsReader([single], location=str(source))
     index = find_file(
-        source, "model.safetensors.index.json", revision=revision, required=False
+        source,
+        "model.safetensors.index.json",
+        revision=revision,
+        required=False,
     )
     if index is None:
         raise FileNotFoundError(

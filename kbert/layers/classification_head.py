@@ -27,7 +27,8 @@ class ClassificationHead(keras.layers.Layer):
 
     Call arguments:
         pooled_output: float (B, H).
-        training: bool, whether dropout is on.
+        training: bool, whether dropout is on; it never is in a frozen layer
+            (`trainable = False`).
 
     Returns:
         Logits, float32 (B, C) under every dtype policy.
@@ -80,6 +81,7 @@ class ClassificationHead(keras.layers.Layer):
 
     def call(self, pooled_output, training=None):
         """See the class."""
+        training = training and self.trainable
         x = self.dropout(pooled_output, training=training)
         return self.logits(ops.cast(x, "float32"))
 

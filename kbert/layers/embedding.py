@@ -49,7 +49,8 @@ class BertEmbedding(keras.layers.Layer):
             `reverse=True`, float (..., E).
         segment_ids: int (B, S), each in [0, num_segments), or None for all
             zero.
-        training: bool, whether dropout is on.
+        training: bool, whether dropout is on; it never is in a frozen layer
+            (`trainable = False`).
         reverse: bool, whether to project to the vocabulary.
 
     Returns:
@@ -158,6 +159,7 @@ class BertEmbedding(keras.layers.Layer):
             if segment_ids is None:
                 segment_ids = ops.zeros_like(token_ids)
             x = x + self.segment(segment_ids)
+        training = training and self.trainable
         x = self.dropout(self.layer_norm(x), training=training)
         return x if self.projection is None else self.projection(x)
 

@@ -29,7 +29,8 @@ class EncoderBlock(keras.layers.Layer):
         hidden_states: float (B, S, H).
         padding_mask: int or bool (B, S), 1 for a real token, 0 for padding;
             None for no padding.
-        training: bool, whether dropout is on.
+        training: bool, whether dropout is on; it never is in a frozen layer
+            (`trainable = False`).
 
     Returns:
         Float (B, S, H) in the compute dtype.
@@ -116,6 +117,7 @@ class EncoderBlock(keras.layers.Layer):
 
     def call(self, hidden_states, padding_mask=None, training=None):
         """See the class."""
+        training = training and self.trainable
         x = hidden_states
         attended = self.attention(x, padding_mask, training=training)
         attended = self.dropout(attended, training=training)
@@ -124,7 +126,9 @@ class EncoderBlock(keras.layers.Layer):
         expanded = self.dropout(expanded, training=training)
         return self.output_layer_norm(x + expanded)
 
-    def compute_output_shape(self, hidden_states_shape, padding_mask_shape=None):
+    def compute_output_shape(
+        self, hidden_states_shape, padding_mask_shape=None
+    ):
         """Return (B, S, H)."""
         return hidden_states_shape
 

@@ -31,7 +31,8 @@ class SelfAttention(keras.layers.Layer):
         padding_mask: int or bool (B, S), 1 for a real token, 0 for padding;
             None for no padding. A row with no real token attends equally to
             all its positions.
-        training: bool, whether dropout is on.
+        training: bool, whether dropout is on; it never is in a frozen layer
+            (`trainable = False`).
 
     Returns:
         Float (B, S, H) in the compute dtype.
@@ -100,7 +101,7 @@ class SelfAttention(keras.layers.Layer):
         mask = None
         if padding_mask is not None:
             mask = ops.cast(padding_mask, "bool")[:, None, None, :]
-        if training and self.attention_dropout:
+        if training and self.trainable and self.attention_dropout:
             context = self._attend_with_dropout(query, key, value, mask)
         else:
             context = ops.dot_product_attention(
@@ -127,7 +128,9 @@ class SelfAttention(keras.layers.Layer):
         weights = self.dropout(weights, training=True)
         return ops.einsum("bnts,bsnd->btnd", weights, value)
 
-    def compute_output_shape(self, hidden_states_shape, padding_mask_shape=None):
+    def compute_output_shape(
+        self, hidden_states_shape, padding_mask_shape=None
+    ):
         """Return (B, S, H)."""
         return hidden_states_shape
 

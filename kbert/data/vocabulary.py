@@ -1,0 +1,306 @@
+"""Vocabulary files, and the Rust tokenizers built from them.
+
+References:
+    Devlin et al. 2018, https://arxiv.org/abs/1810.04805;
+    google-research/bert, tokenization.py, for the rules.
+"""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
+
+from kbert.data.texts import short_repr
+
+# BERT's special tokens, under the names that tokenizer_config.json gives them.
+SPECIAL_TOKENS = {
+    "pad_token": "[PAD]",
+    "unk_token": "[UNK]",
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "mask_token": "[MASK]",
+}
+# The longest word in code points, as transformers and the published files have
+# it; google-research/bert was at 100 first and 200 later.
+MAX_WORD_LENGTH = 100
+
+
+def read_vocab(path: str | os.PathLike) -> list[str]:
+    """Reads a `vocab.txt`: one token a line, the line number its id.
+
+    Lines end at a newline and nothing else, because tokens may hold
+    characters that `str.splitlines` and `str.strip` take for white space
+    (U+2028, U+0085, U+3000), and a line lost shifts every later id. A
+    carriage return before the newline goes, and so do empty lines at the end.
+
+    Args:
+        path: The file, in UTF-8.
+
+    Returns:
+        The tokens in the order of their ids.
+
+    Raises:
+        ValueError: The file is not UTF-8.
+    """
+    try:
+        text = Path(path).read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"Expected a vocabulary in UTF-8: {error}. Received: vocab={path!r}"
+        ) from error
+    tokens = [line.removesuffix("\r") for line in text.split("\n")]
+    while tokens and not tokens[-1]:
+        tokens.pop()
+    return tokens
+
+
+def check_vocab(
+    vocab: str | os.PathLike | Sequence[str] | Mapping[str, int],
+    needed: Sequence[str],
+) -> dict[str, int]:
+    """Turns a vocabulary of any accepted form into a dict, and checks it.
+
+    Args:
+        vocab: Path of a `vocab.txt`, list of tokens or dict of token to id.
+        needed: Tokens that must be in it.
+
+    Returns:
+        Token to id, in the order of the ids, which are 0 … size - 1.
+
+    Raises:
+        TypeError: `vocab` has no accepted form, a token is no string or an
+            id no integer.
+        ValueError: The vocabulary is empty, repeats a token, leaves out an
+            id or lacks a needed token.
+    """
+    received = f"Received: vocab={short_repr(vocab)}"
+    if isinstance(vocab, Mapping):
+        if not all(isinstance(token_id, int) for token_id in vocab.values()):
+            raise TypeError(f"Expected ids to be integers. {received}")
+        tokens = sorted(vocab, key=lambda token: vocab[token])
+        ids = [vocab[token] for token in tokens]
+        if ids != list(range(len(ids))):
+            due = next(i for i, token_id in enumerate(ids) if token_id != i)
+            raise ValueError(
+                "Expected ids from 0 on without gaps or repeats, but "
+                f"{tokens[due]!r} has {ids[due]!r} where {due} is due. "
+                f"{received}"
+            )
+    elif isinstance(vocab, (str, os.PathLike)):
+        tokens = read_vocab(vocab)
+    elif isinstance(vocab, Sequence):
+        tokens = list(vocab)
+    else:
+        raise TypeError(
+            "Expected the path of a vocab.txt, a list of tokens or a dict of "
+            f"token to id. {received}"
+        )
+    if not tokens:
+        raise ValueError(f"Expected a vocabulary with tokens in it. {received}")
+    _check_tokens(tokens, received)
+    checked = {token: index for index, token in enumerate(tokens)}
+    missing = [token for token in needed if token not in checked]
+    if missing:
+        raise ValueError(
+            f"Expected {missing} in the vocabulary of {len(tokens)} tokens. "
+            f"{received}"
+        )
+    return checked
+
+
+def _check_tokens(tokens: list[str], received: str) -> None:
+    """Refuses tokens that are no strings, repeated, or break a line."""
+    for index, token in enumerate(tokens):
+        if not isinstance(token, str):
+            raise TypeError(
+                f"Expected tokens to be strings, but token {index} is "
+                f"{token!r}. {received}"
+            )
+        if "\n" in token or token.endswith("\r"):
+            raise ValueError(
+                "Expected tokens that a line of vocab.txt can hold, but token "
+                f"{index} is {token!r}. {received}"
+            )
+    repeated = [token for token, n in Counter(tokens).items() if n > 1]
+    if repeated:
+        raise ValueError(
+            f"Expected each token once, but these come again: {repeated[:5]}. "
+            f"{received}"
+        )
+
+
+def wordpiece_tokenizer(
+    vocab: Mapping[str, int],
+    *,
+    lowercase: bool,
+    strip_accents: bool | None,
+    split_chinese: bool,
+    never_split: Sequence[str],
+    max_word_length: int,
+    special_tokens: Mapping[str, str],
+) -> tokenizers.Tokenizer:
+    """Builds BERT's tokenizer from a checked vocabulary.
+
+    Args:
+        vocab: Token to id.
+        lowercase: Whether to lower-case.
+        strip_accents: Whether to strip accents; None means iff lower-casing.
+        split_chinese: Whether each CJK ideograph is a word.
+        never_split: Tokens found before normalisation, as whole words.
+        max_word_length: Longest word in code points; longer ones are unknown.
+        special_tokens: The five special tokens, keyed as `SPECIAL_TOKENS`.
+
+    Returns:
+        The Rust tokenizer, without truncation and padding.
+    """
+    backend = tokenizers.Tokenizer(
+        models.WordPiece(
+            dict(vocab),
+            unk_token=special_tokens["unk_token"],
+            max_input_chars_per_word=max_word_length,
+        )
+    )
+    backend.normalizer = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=split_chinese,
+        strip_accents=strip_accents,
+        lowercase=lowercase,
+    )
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    cls_token = special_tokens["cls_token"]
+    sep_token = special_tokens["sep_token"]
+    backend.post_processor = processors.TemplateProcessing(
+        single=f"{cls_token}:0 $A:0 {sep_token}:0",
+        pair=f"{cls_token}:0 $A:0 {sep_token}:0 $B:1 {sep_token}:1",
+        special_tokens=[(t, vocab[t]) for t in (cls_token, sep_token)],
+    )
+    backend.decoder = decoders.WordPiece(prefix="##")
+    backend.add_special_tokens(
+        [
+            tokenizers.AddedToken(token, normalized=False, special=True)
+            for token in special_tokens.values()
+        ]
+    )
+    backend.add_tokens(
+        [
+            tokenizers.AddedToken(token, normalized=False, single_word=True)
+            for token in never_split
+        ]
+    )
+    return backend
+
+
+def read_config(path: str | os.PathLike | None) -> dict[str, Any]:
+    """Reads a `tokenizer_config.json`.
+
+    Args:
+        path: The file, or None if there is none.
+
+    Returns:
+        What it holds, without nulls, with the five special tokens as strings
+        and `model_max_length` as an integer or None.
+
+    Raises:
+        ValueError: The file is not a JSON object.
+    """
+    config: dict[str, Any] = {}
+    if path is not None:
+        try:
+            config = json.loads(Path(path).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(
+                f"Expected JSON: {error}. Received: path={os.fspath(path)!r}"
+            ) from error
+        if not isinstance(config, dict):
+            raise ValueError(
+                "Expected a JSON object with the settings of a tokenizer. "
+                f"Received: path={os.fspath(path)!r}"
+            )
+    config = {k: v for k, v in config.items() if v is not None}
+    for name, default in SPECIAL_TOKENS.items():
+        # A token is written as a string, or as an object with its properties.
+        token = config.get(name, default)
+        config[name] = token["content"] if isinstance(token, dict) else token
+    # transformers writes 1e30 for "unknown".
+    max_length = config.get("model_max_length", 0)
+    is_known = 0 < max_length < 10**9
+    config["model_max_length"] = int(max_length) if is_known else None
+    return config
+
+
+def read_tokenizer_json(
+    path: str | os.PathLike, config: Mapping[str, Any]
+) -> tokenizers.Tokenizer:
+    """Reads a `tokenizer.json`, without the truncation and padding in it.
+
+    Args:
+        path: The file.
+        config: What `tokenizer_config.json` beside it says.
+
+    Returns:
+        The Rust tokenizer.
+
+    Raises:
+        ValueError: The file is not a tokenizer.
+    """
+    try:
+        backend = tokenizers.Tokenizer.from_file(os.fspath(path))
+    # The library raises a bare Exception for anything that it cannot read.
+    except Exception as error:
+        raise ValueError(
+            f"Expected a file of the tokenizers library: {error}. "
+            f"Received: path={os.fspath(path)!r}"
+        ) from error
+    backend.no_truncation()
+    backend.no_padding()
+    # Where the two files disagree, transformers 5.24 follows the config for
+    # BertTokenizer (also when tokenizer_class is missing) and the
+    # tokenizer.json for its general classes. It puts BERT's defaults in the
+    # place of what the config does not mention; here tokenizer.json decides
+    # that, as it does everywhere outside transformers.
+    general = ("PreTrainedTokenizerFast", "TokenizersBackend")
+    if config.get("tokenizer_class") not in general:
+        override_normalizer(backend, config)
+    return backend
+
+
+def override_normalizer(
+    backend: tokenizers.Tokenizer, config: Mapping[str, Any]
+) -> None:
+    """Sets the switches of a BERT normaliser that a config mentions."""
+    old = backend.normalizer
+    if not isinstance(old, normalizers.BertNormalizer):
+        return
+    backend.normalizer = normalizers.BertNormalizer(
+        clean_text=old.clean_text,
+        handle_chinese_chars=config.get(
+            "tokenize_chinese_chars", old.handle_chinese_chars
+        ),
+        strip_accents=config.get("strip_accents", old.strip_accents),
+        lowercase=config.get("do_lower_case", old.lowercase),
+    )
+
+
+def is_plain_bert(backend: tokenizers.Tokenizer) -> bool:
+    """Whether a vocabulary and BERT's switches describe a tokenizer.
+
+    Args:
+        backend: The Rust tokenizer. Its template is not looked at.
+
+    Returns:
+        True if `wordpiece_tokenizer` can build the same word pieces.
+    """
+    normalizer, model = backend.normalizer, backend.model
+    return (
+        isinstance(normalizer, normalizers.BertNormalizer)
+        and normalizer.clean_text
+        and isinstance(backend.pre_tokenizer, pre_tokenizers.BertPreTokenizer)
+        and isinstance(model, models.WordPiece)
+        and model.continuing_subword_prefix == "##"
+        and model.max_input_chars_per_word == MAX_WORD_LENGTH
+    )

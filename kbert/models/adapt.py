@@ -1,0 +1,53 @@
+"""Changes to a built model: what of it trains."""
+
+import keras
+
+from kbert.layers import BertEmbedding, EncoderBlock, Pooler
+
+
+def freeze(
+    model: keras.Model, num_layers: int | None = None, embeddings: bool = True
+) -> None:
+    """Stop the lower part of an encoder from training.
+
+    Frozen layers keep their weights and drop nothing out. Call it before
+    `compile`; `model.trainable = True` undoes it.
+
+    Args:
+        model: an encoder or a task model of kbert's builders, changed in
+            place.
+        num_layers: how many encoder blocks to freeze, from the first; None
+            for all of them and the pooler, so that only the head trains.
+        embeddings: whether to freeze the embeddings too.
+
+    Raises:
+        ValueError: if the model has no kbert encoder, or fewer different
+            blocks than `num_layers` (a shared block counts once).
+
+    Example:
+        >>> import kbert
+        >>> encoder = kbert.build_encoder(kbert.families.BERT_TINY)
+        >>> model = kbert.build_classifier(encoder, num_classes=2)
+        >>> kbert.freeze(model)
+        >>> [variable.path for variable in model.trainable_variables]
+        ['classifier/logits/kernel', 'classifier/logits/bias']
+    """
+    blocks = [x for x in model.layers if isinstance(x, EncoderBlock)]
+    tables = [x for x in model.layers if isinstance(x, BertEmbedding)]
+    if not blocks or not tables:
+        raise ValueError(
+            "Expected an encoder or a task model of kbert's builders. "
+            f"Received: layers {[layer.name for layer in model.layers]}"
+        )
+    if num_layers is not None and not 0 <= num_layers <= len(blocks):
+        raise ValueError(
+            f"`num_layers` must be in [0, {len(blocks)}], the number of "
+            f"different encoder blocks. Received: num_layers={num_layers}"
+        )
+    frozen: list[keras.layers.Layer] = list(blocks[:num_layers])
+    if num_layers is None:
+        frozen += [x for x in model.layers if isinstance(x, Pooler)]
+    if embeddings:
+        frozen += tables
+    for layer in frozen:
+        layer.trainable = False
