@@ -6,9 +6,6 @@ References:
     - https://github.com/google-research/bert/blob/master/optimization.py
 """
 
-# The annotations of `keras.ops` let every result be None.
-# pyright: reportOptionalOperand=false, reportOperatorIssue=false
-
 import contextlib
 import math
 import numbers
@@ -140,7 +137,7 @@ class AdamW(keras.optimizers.AdamW):
         if not callable(learning_rate):
             learning_rate = _real("learning_rate", learning_rate)
         super().__init__(
-            learning_rate=learning_rate,  # pyright: ignore
+            learning_rate=learning_rate,
             weight_decay=_real("weight_decay", weight_decay),
             epsilon=_real("epsilon", epsilon),
             global_clipnorm=global_clipnorm,
@@ -402,7 +399,7 @@ def _dense(gradient: Any) -> Any:
 
     if not isinstance(gradient, tf.IndexedSlices):
         return gradient
-    num_rows = gradient.dense_shape[0]  # pyright: ignore
+    num_rows = gradient.dense_shape[0]
     return tf.math.unsorted_segment_sum(
         gradient.values, gradient.indices, num_rows
     )

@@ -8,7 +8,7 @@ model, in both directions, and accounts for every name on either side.
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -149,7 +149,7 @@ def canonical_names(
     return canonical
 
 
-def weight_variables(model) -> dict[str, object]:
+def weight_variables(model) -> dict[str, Any]:
     """Return path → variable of a model, without random-seed states."""
     return {
         variable.path: variable

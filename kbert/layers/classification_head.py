@@ -69,7 +69,7 @@ class ClassificationHead(keras.layers.Layer):
         # float32 whatever the policy: this layer is tiny, and a bfloat16
         # logit has three significant digits.
         self.logits = keras.layers.Dense(
-            num_classes,
+            self.num_classes,
             kernel_initializer=truncated_normal(initializer_range),
             dtype="float32",
             name="logits",
