@@ -202,8 +202,9 @@ def read_config(path: str | os.PathLike | None) -> dict[str, Any]:
         path: The file, or None if there is none.
 
     Returns:
-        What it holds, without nulls, with the five special tokens as strings
-        and `model_max_length` as an integer or None.
+        What it holds, without nulls other than that of `strip_accents`, with
+        the five special tokens as strings and `model_max_length` as an integer
+        or None.
 
     Raises:
         ValueError: The file is not a JSON object.
@@ -221,7 +222,12 @@ def read_config(path: str | os.PathLike | None) -> dict[str, Any]:
                 "Expected a JSON object with the settings of a tokenizer. "
                 f"Received: path={os.fspath(path)!r}"
             )
-    config = {k: v for k, v in config.items() if v is not None}
+    # A null stands for the default, which only for this one is a value.
+    config = {
+        name: value
+        for name, value in config.items()
+        if value is not None or name == "strip_accents"
+    }
     for name, default in SPECIAL_TOKENS.items():
         # A token is written as a string, or as an object with its properties.
         token = config.get(name, default)

@@ -277,7 +277,9 @@ def table(results):
         ours = "kbert"
         if RUNS[name][1] != "float32" and "kbert, mixed_bfloat16" in middle:
             ours = "kbert, mixed_bfloat16"
-        ratio = run["epoch_s"] / middle[ours]["epoch_s"] if ours in middle else 0
+        ratio = (
+            run["epoch_s"] / middle[ours]["epoch_s"] if ours in middle else 0
+        )
         rate = (TRAIN - BATCH) / run["epoch_s"]
         lines.append(
             f"| {name} | {run['epoch_s']:.1f} | {rate:.0f} "

@@ -218,10 +218,10 @@ def test_every_line_of_the_pretraining_texts(name):
             chunk = lines[start : start + 2000]
             mine, reference = ours.encode_batch(chunk), theirs(chunk)
             assert_same(mine, reference.encodings)
-            flat = ours.encode_ids(chunk, max_length=128)
-            cut = theirs(chunk, truncation=True, max_length=128)["input_ids"]
-            assert flat.ids.tolist() == [i for ids in cut for i in ids]
             count += len(chunk)
+        flat = ours.encode_ids(lines[:2000], max_length=128)
+        cut = theirs(lines[:2000], truncation=True, max_length=128)["input_ids"]
+        assert flat.ids.tolist() == [i for ids in cut for i in ids]
     assert count > 50_000
 
 
@@ -286,7 +286,11 @@ def test_what_transformers_saves_is_loaded(options, tmp_path):
     assert ours.get_vocab() == theirs.get_vocab()
 
 
-@pytest.mark.parametrize("in_json", [True, False])
+@pytest.mark.parametrize(
+    "in_json",
+    [{"lowercase": True}, {"lowercase": False}, {"strip_accents": False}],
+    ids=str,
+)
 @pytest.mark.parametrize(
     "config",
     [
@@ -303,7 +307,10 @@ def test_what_transformers_saves_is_loaded(options, tmp_path):
 )
 def test_config_against_tokenizer_json(in_json, config, tmp_path):
     """Where the two files disagree, the result is transformers'."""
-    Tokenizer.from_vocab(VOCAB, lowercase=in_json).save(tmp_path)
+    if "strip_accents" in in_json and "strip_accents" not in config:
+        if config.get("tokenizer_class") != "PreTrainedTokenizerFast":
+            pytest.skip("transformers forgets what only tokenizer.json says")
+    Tokenizer.from_vocab(VOCAB, **in_json).save(tmp_path)
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
