@@ -40,11 +40,11 @@ class WarmupLinearDecay(LearningRateSchedule):
         float32 scalar.
 
     Example:
-        ```python
-        rate = WarmupLinearDecay(1e-3, train_steps=100, warmup_steps=10)
-        [float(rate(k)) for k in (0, 5, 10, 55, 100)]
-        # [0.0, 0.0005, 0.001, 0.0005, 0.0]
-        ```
+        >>> import kbert
+        >>> rate = kbert.optimizers.WarmupLinearDecay(
+        ...     1e-3, train_steps=100, warmup_steps=10)
+        >>> [round(float(rate(k)), 6) for k in (0, 5, 10, 55, 100)]
+        [0.0, 0.0005, 0.001, 0.0005, 0.0]
     """
 
     def __init__(
@@ -119,9 +119,10 @@ class AdamW(keras.optimizers.AdamW):
         **kwargs: as in `keras.optimizers.AdamW`, without `amsgrad`.
 
     Example:
-        ```python
-        model.compile(AdamW(2e-5, weight_decay=0.1), loss="mse")
-        ```
+        >>> import kbert
+        >>> optimizer = kbert.optimizers.AdamW(2e-5, weight_decay=0.1)
+        >>> optimizer.exclude_from_decay
+        ('bias', 'gamma', 'beta')
     """
 
     def __init__(
@@ -309,11 +310,12 @@ def adamw(
         An `AdamW`.
 
     Example:
-        ```python
-        optimizer = kbert.optimizers.adamw(2e-5, train_steps=900, warmup=0.1)
-        ```
+        >>> import kbert
+        >>> optimizer = kbert.optimizers.adamw(2e-5, train_steps=900)
+        >>> optimizer.get_config()["learning_rate"]["config"]["warmup_steps"]
+        90
     """
-    if train_steps is None and warmup is not None:
+    if train_steps is None and warmup:
         raise ValueError(
             "`warmup` needs `train_steps`: without them the rate is constant. "
             f"Received: warmup={warmup}, train_steps=None"

@@ -20,6 +20,11 @@ def gelu(x):
     Returns:
         A tensor like `x`.
 
+    Example:
+        >>> import kbert
+        >>> round(float(kbert.layers.gelu(1.0)), 4)
+        0.8413
+
     References:
         Hendrycks & Gimpel, 2016, https://arxiv.org/abs/1606.08415
     """
@@ -35,6 +40,11 @@ def gelu_tanh(x):
 
     Returns:
         A tensor like `x`.
+
+    Example:
+        >>> import kbert
+        >>> round(float(kbert.layers.gelu_tanh(1.0)), 4)
+        0.8412
     """
     return ops.gelu(x, approximate=True)
 
