@@ -11,6 +11,8 @@ from safetensors import SafetensorError, safe_open
 
 from kbert.hub import find_file
 
+_PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+
 
 class SafetensorsReader:
     """Tensors of one or several safetensors files, read one at a time.
@@ -89,16 +91,28 @@ def open_tensors(
         required=False,
     )
     if index is None:
-        raise FileNotFoundError(
-            "Found neither model.safetensors nor "
-            "model.safetensors.index.json. Received: "
-            f"source={os.fspath(source)!r}"
-        )
+        raise _no_weights(source, revision)
     shards = _shard_names(index)
     paths = [find_file(source, name, revision=revision) for name in shards]
     reader = SafetensorsReader([p for p in paths if p], location=str(source))
     _check_index(index, reader)
     return reader
+
+
+def _no_weights(
+    source: str | os.PathLike, revision: str | None
+) -> FileNotFoundError:
+    message = "Found neither model.safetensors nor model.safetensors.index.json"
+    for name in _PICKLES:
+        if find_file(source, name, revision=revision, required=False):
+            message += (
+                f", but {name}. kbert opens no pickles, which can run code: "
+                "save the model again with a current transformers"
+            )
+            break
+    return FileNotFoundError(
+        f"{message}. Received: source={os.fspath(source)!r}"
+    )
 
 
 def _shard_names(index: Path) -> list[str]:
@@ -108,15 +122,14 @@ def _shard_names(index: Path) -> list[str]:
             "A safetensors index must hold a `weight_map` of tensor name to "
             f"file name. Received: {index}"
         )
-    names = sorted(set(weight_map.values()), key=str)
-    for name in names:
+    for name in weight_map.values():
         # The index is downloaded text: a shard lies beside it or nowhere.
         if not isinstance(name, str) or Path(name).name != name:
             raise ValueError(
                 "A safetensors index may only name files beside it. "
                 f"Received: {name!r} in {index}"
             )
-    return names
+    return sorted(set(weight_map.values()))
 
 
 def _check_index(index: Path, reader: SafetensorsReader) -> None:

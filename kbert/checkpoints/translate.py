@@ -127,10 +127,16 @@ def config_from_hf(config: dict[str, Any]) -> TranslatedConfig:
     if fields["pad_token_id"] is None:
         fields["pad_token_id"] = 0
     activation = config.get("hidden_act", "gelu")
-    if activation not in _ACTIVATIONS:
+    if not isinstance(activation, str) or activation not in _ACTIVATIONS:
         raise ValueError(
             f"`hidden_act` must be one of {sorted(_ACTIVATIONS)}. Received: "
             f"hidden_act={activation!r}"
+        )
+    dropout = config.get("classifier_dropout")
+    if not isinstance(dropout, (int, float, type(None))):
+        raise ValueError(
+            "`classifier_dropout` must be a number or null. Received: "
+            f"classifier_dropout={dropout!r}"
         )
     known = {*_BERT_FIELDS, *_FIXED, *_HEAD_KEYS, *_IGNORABLE}
     known |= {"model_type", "hidden_act", "classifier_dropout"}
@@ -138,7 +144,7 @@ def config_from_hf(config: dict[str, Any]) -> TranslatedConfig:
     return TranslatedConfig(
         encoder=EncoderConfig(activation=_ACTIVATIONS[activation], **fields),
         model_type=config["model_type"],
-        classifier_dropout=config.get("classifier_dropout"),
+        classifier_dropout=dropout,
         label_names=label_names,
         num_labels=num_labels,
         unknown_keys=tuple(sorted(set(config) - known)),
@@ -156,7 +162,7 @@ def _labels(config: dict[str, Any]) -> tuple[list[str] | None, int | None]:
             "`id2label` must map class numbers to names. Received: "
             f"id2label={id2label!r}"
         ) from error
-    if sorted(by_id) != list(range(len(by_id))):
+    if sorted(by_id) != list(range(len(id2label))):
         raise ValueError(
             "`id2label` must name the classes 0, 1, 2, … without a gap. "
             f"Received: id2label={id2label!r}"
