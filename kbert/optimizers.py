@@ -401,7 +401,7 @@ def _dense(gradient: Any) -> Any:
 
     if not isinstance(gradient, tf.IndexedSlices):
         return gradient
-    num_rows = gradient.dense_shape[0]
+    num_rows = gradient.dense_shape[0]  # pyright: ignore
     return tf.math.unsorted_segment_sum(
         gradient.values, gradient.indices, num_rows
     )

@@ -121,13 +121,17 @@ class Classifier:
         """
         if isinstance(texts, str) and (pairs is None or isinstance(pairs, str)):
             one_pair = None if pairs is None else [pairs]
-            return self([texts], one_pair)[0]
+            return self._classify([texts], one_pair)[0]
         if isinstance(texts, str) or isinstance(pairs, str):
             raise ValueError(
                 "`texts` and `pairs` must both be strings or both be lists. "
                 f"Received: texts={texts!r}, pairs={pairs!r}"
             )
-        texts = check_texts(texts, "texts")
+        return self._classify(check_texts(texts, "texts"), pairs)
+
+    def _classify(
+        self, texts: list[str], pairs: Sequence[str] | None
+    ) -> list[dict[str, Any]]:
         scores = self._scores(texts, pairs)
         results = []
         for text, row in zip(texts, scores, strict=True):
