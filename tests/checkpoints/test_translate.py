@@ -1,0 +1,247 @@
+"""config.json and `EncoderConfig`."""
+
+import dataclasses
+import json
+
+import pytest
+from refusals import refused
+
+from kbert.checkpoints.translate import config_from_hf, config_to_hf
+from kbert.config import ACTIVATIONS, EncoderConfig
+from kbert.families import BERT_BASE
+
+REQUIRED = {
+    "model_type": "bert",
+    "vocab_size": 50,
+    "hidden_size": 24,
+    "num_hidden_layers": 3,
+}
+# google-bert/bert-base-uncased, as it lies on the hub.
+BERT_BASE_UNCASED = {
+    "architectures": ["BertForMaskedLM"],
+    "attention_probs_dropout_prob": 0.1,
+    "gradient_checkpointing": False,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.1,
+    "hidden_size": 768,
+    "initializer_range": 0.02,
+    "intermediate_size": 3072,
+    "layer_norm_eps": 1e-12,
+    "max_position_embeddings": 512,
+    "model_type": "bert",
+    "num_attention_heads": 12,
+    "num_hidden_layers": 12,
+    "pad_token_id": 0,
+    "position_embedding_type": "absolute",
+    "transformers_version": "4.6.0.dev0",
+    "type_vocab_size": 2,
+    "use_cache": True,
+    "vocab_size": 30522,
+}
+THS = [f"{i}th" for i in range(11)]  # "10" sorts before "2"
+CONFIG = EncoderConfig(
+    vocab_size=50,
+    hidden_size=16,
+    num_layers=3,
+    num_heads=4,
+    intermediate_size=20,
+    max_positions=30,
+    num_segments=3,
+    activation="gelu_tanh",
+    layer_norm_epsilon=1e-5,
+    hidden_dropout=0.2,
+    attention_dropout=0.3,
+    initializer_range=0.5,
+    pad_token_id=7,
+)
+
+
+def translated(**changes):
+    return config_from_hf({**REQUIRED, **changes})
+
+
+def test_bert_base():
+    result = config_from_hf(BERT_BASE_UNCASED)
+    assert result.encoder == BERT_BASE
+    assert result.model_type == "bert"
+    assert result.unknown_keys == ()
+    assert result.label_names is None
+    assert result.num_labels is None
+    assert result.classifier_dropout is None
+
+
+def test_absent_keys_mean_what_they_do_in_transformers():
+    assert translated().encoder == dataclasses.replace(
+        BERT_BASE, vocab_size=50, hidden_size=24, num_layers=3
+    )
+
+
+@pytest.mark.parametrize("key", REQUIRED)
+def test_required_keys(key):
+    config = {name: x for name, x in REQUIRED.items() if name != key}
+    with refused(ValueError, f"must have the key '{key}'"):
+        config_from_hf(config)
+
+
+@pytest.mark.parametrize("model_type", ["roberta", "BERT", "", None, ["bert"]])
+def test_unknown_family(model_type):
+    with refused(ValueError, "model_type 'bert'"):
+        translated(model_type=model_type)
+
+
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        ("position_embedding_type", "relative_key"),
+        ("position_embedding_type", "relative_key_query"),
+        ("is_decoder", True),
+        ("add_cross_attention", True),
+        ("is_encoder_decoder", True),
+        ("use_bidirectional_attention", False),
+    ],
+)
+def test_what_kbert_does_not_compute(key, value):
+    with refused(ValueError, f"encoders with {key}=.* only") as caught:
+        translated(**{key: value})
+    assert f"{key}={value!r}" in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["mish", "GELU", "", None, ["gelu"], 3])
+def test_unknown_activation(value):
+    with refused(ValueError, "`hidden_act` must be one of .*gelu_new"):
+        translated(hidden_act=value)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"hidden_size": "24"},
+        {"hidden_size": 24.0},
+        {"vocab_size": None},
+        {"vocab_size": 0},
+        {"vocab_size": True},
+        {"num_attention_heads": 5},
+        {"pad_token_id": 50},
+        {"pad_token_id": -1},
+        {"hidden_dropout_prob": 1.0},
+        {"hidden_dropout_prob": "0.1"},
+        {"attention_probs_dropout_prob": -0.1},
+        {"layer_norm_eps": float("nan")},
+        {"classifier_dropout": "0.1"},
+    ],
+    ids=str,
+)
+def test_values_are_checked(changes):
+    with refused((TypeError, ValueError), "must be"):
+        translated(**changes)
+
+
+def test_unknown_keys_are_handed_back_by_name():
+    result = translated(zebra=1, adapters={}, architectures=["BertModel"])
+    assert result.unknown_keys == ("adapters", "zebra")
+
+
+def test_no_padding_token():
+    assert translated(pad_token_id=None).encoder.pad_token_id == 0
+
+
+@pytest.mark.parametrize(
+    "id2label, names, count",
+    [
+        ({"0": "no", "1": "yes"}, ["no", "yes"], 2),
+        ({"1": "yes", "0": "no"}, ["no", "yes"], 2),
+        ({0: "no", 1: "yes"}, ["no", "yes"], 2),
+        ({"0": "nein", "1": "はい 😀"}, ["nein", "はい 😀"], 2),
+        ({"0": "LABEL_0", "1": "LABEL_1"}, None, 2),
+        ({"0": "LABEL_1", "1": "LABEL_0"}, ["LABEL_1", "LABEL_0"], 2),
+        ({"0": "LABEL_0"}, None, 1),
+        ({str(i): f"{i}th" for i in range(11)}, THS, 11),
+        ({"0": 1, "1": 5}, ["1", "5"], 2),
+        ({}, None, None),
+        (None, None, None),
+    ],
+)
+def test_labels(id2label, names, count):
+    result = translated(id2label=id2label)
+    assert result.label_names == names
+    assert result.num_labels == count
+
+
+@pytest.mark.parametrize(
+    "id2label",
+    [
+        {"0": "a", "2": "c"},
+        {"1": "a", "2": "b"},
+        {"-1": "a", "0": "b"},
+        {"0": "a", "00": "b"},
+        {"zero": "a"},
+        {"": "a"},
+        {"0.0": "a"},
+        ["a", "b"],
+        "ab",
+        3,
+    ],
+    ids=str,
+)
+def test_labels_that_name_no_classes(id2label):
+    with refused(ValueError, "`id2label` must"):
+        translated(id2label=id2label)
+
+
+def test_number_of_labels_without_names():
+    assert translated(num_labels=4).num_labels == 4
+
+
+def test_there_and_back():
+    names = ["nein", "はい"]
+    written = config_to_hf(
+        CONFIG,
+        "BertForSequenceClassification",
+        num_classes=2,
+        label_names=names,
+        classifier_dropout=0.4,
+    )
+    result = config_from_hf(json.loads(json.dumps(written)))
+    assert result.encoder == CONFIG
+    assert result.label_names == names
+    assert result.num_labels == 2
+    assert result.classifier_dropout == 0.4
+    assert result.unknown_keys == ()
+    assert written["label2id"] == {"nein": 0, "はい": 1}
+    assert written["architectures"] == ["BertForSequenceClassification"]
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_activations_there_and_back(activation):
+    config = dataclasses.replace(CONFIG, activation=activation)
+    written = config_to_hf(config, "BertModel")
+    assert config_from_hf(written).encoder == config
+    assert "id2label" not in written
+
+
+def test_unnamed_classes_get_placeholders():
+    written = config_to_hf(CONFIG, "x", num_classes=2)
+    assert written["id2label"] == {"0": "LABEL_0", "1": "LABEL_1"}
+    assert config_from_hf(written).label_names is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"position_offset": 2},
+        {"shared_layers": True},
+        {"num_segments": 0},
+        {"embedding_size": 8},
+    ],
+    ids=str,
+)
+def test_what_bert_cannot_express(changes):
+    config = dataclasses.replace(CONFIG, **changes)
+    with refused(ValueError, "Only encoders of BERT's own shape"):
+        config_to_hf(config, "BertModel")
+
+
+def test_embedding_size_that_says_nothing_new():
+    config = dataclasses.replace(CONFIG, embedding_size=CONFIG.hidden_size)
+    written = config_to_hf(config, "BertModel")
+    assert config_from_hf(written).encoder == CONFIG
