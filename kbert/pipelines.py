@@ -31,7 +31,8 @@ class Classifier:
             "LABEL_0", "LABEL_1", … where it has none.
         activation: from logits to scores: "softmax" for one label of
             several, "sigmoid" for each label by itself, "linear" for a
-            regression's value. None for "softmax" with several classes and
+            regression's value. None for what the model's `problem_type`
+            says; where it says nothing, "softmax" with several classes and
             "linear" with one.
         batch_size: texts in a batch.
         max_length: most tokens in a text; None for the most that both model
@@ -74,7 +75,7 @@ class Classifier:
         check_vocabulary(tokenizer, config)
         head = _classification_head(model)
         if activation is None:
-            activation = "softmax" if head.num_classes > 1 else "linear"
+            activation = _default_activation(head)
         if activation not in ACTIVATIONS:
             raise ValueError(
                 f"`activation` must be one of {ACTIVATIONS}. Received: "
@@ -179,6 +180,15 @@ def _classification_head(model: keras.Model) -> ClassificationHead:
             f"Received: model={model!r}"
         )
     return heads[0]
+
+
+def _default_activation(head: ClassificationHead) -> str:
+    one_of_several = "softmax" if head.num_classes > 1 else "linear"
+    return {
+        "single_label_classification": "softmax",
+        "multi_label_classification": "sigmoid",
+        "regression": "linear",
+    }.get(head.problem_type, one_of_several)
 
 
 def _label_names(

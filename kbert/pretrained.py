@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -70,6 +71,7 @@ class _Checkpoint:
             self.names,
             fresh=fresh,
             ignored=self.table.ignored,
+            encoder=self.table.required,
         )
         report = replace(report, ignored_config_keys=self.config.unknown_keys)
         _LOGGER.info("%s", report)
@@ -178,7 +180,7 @@ def load_classifier(
     checkpoint = _Checkpoint(source, revision)
     head_shape = checkpoint.shape("classifier.weight")
     if not fresh_head:
-        _check_head(checkpoint, head_shape, num_classes)
+        _check_head(checkpoint, head_shape, num_classes, label_names)
         assert head_shape is not None  # `_check_head` has seen to it
         num_classes = head_shape[0]
     elif num_classes is None:
@@ -205,6 +207,8 @@ def load_classifier(
         num_classes,
         hidden_dropout=hidden_dropout,
         label_names=label_names,
+        # Another head may be for another kind of labels.
+        problem_type=None if fresh_head else checkpoint.config.problem_type,
     )
     fresh = ["classifier/"] if fresh_head else []
     if fresh_head and checkpoint.shape("pooler.dense.weight") is None:
@@ -217,6 +221,7 @@ def _check_head(
     checkpoint: _Checkpoint,
     head_shape: tuple[int, ...] | None,
     num_classes: int | None,
+    label_names: Sequence[str] | None,
 ) -> None:
     location = checkpoint.tensors.location
     if head_shape is None:
@@ -231,6 +236,14 @@ def _check_head(
             "fresh_head=True to start a new one. Received: "
             f"num_classes={num_classes}, source={location!r}"
         )
+    names = checkpoint.config.label_names
+    if label_names is None and names is not None:
+        if len(set(names)) < len(names) or len(names) != head_shape[0]:
+            raise ValueError(
+                f"The head has {head_shape[0]} classes, but `id2label` in "
+                "config.json does not hold as many different names. Pass "
+                f"label_names. Received: id2label={names}, source={location!r}"
+            )
 
 
 def save_pretrained(
@@ -280,6 +293,8 @@ def save_pretrained(
         table.architectures[head_name],
         num_classes=heads[0].num_classes if heads else None,
         label_names=heads[0].label_names if heads else None,
+        problem_type=heads[0].problem_type if heads else None,
+        dtype=model.get_layer("embedding").variable_dtype,
         classifier_dropout=_own_dropout(heads, config),
     )
     tensors = mapping.collect_tensors(model, rows)
@@ -295,6 +310,8 @@ def save_pretrained(
     (directory / "config.json").write_text(
         json.dumps(written, indent=2) + "\n", encoding="utf-8"
     )
+    # safetensors lets nobody but the owner read what it writes.
+    shutil.copymode(directory / "config.json", directory / "model.safetensors")
     if tokenizer is not None:
         tokenizer.save(directory)
 

@@ -42,6 +42,10 @@ class TensorSource(Protocol):
         """Return name → shape of every tensor, without reading any."""
         ...
 
+    def is_float(self, name: str) -> bool:
+        """Return whether a tensor holds floating-point numbers."""
+        ...
+
     def read(self, name: str) -> np.ndarray:
         """Read one tensor."""
         ...
@@ -166,6 +170,7 @@ def load_tensors(
     *,
     fresh: Iterable[str] = (),
     ignored: Iterable[str] = (),
+    encoder: str = "",
 ) -> LoadReport:
     """Fill a model's variables from a checkpoint.
 
@@ -176,13 +181,17 @@ def load_tensors(
         names: canonical name (as in the rows) → name in the file.
         fresh: prefixes of variable paths that are to stay as they are.
         ignored: regular expressions of canonical names that hold no weight.
+        encoder: a regular expression of canonical names that a model must
+            take: what is left over of an encoder means that the config
+            describes another one. Empty for none.
 
     Returns:
         The report; `model` is changed in place.
 
     Raises:
         ValueError: before any variable changes, if one has no row or no
-            tensor, or a shape differs.
+            tensor, a tensor of the encoder is left over, or a shape or kind
+            of number differs.
     """
     variables = weight_variables(model)
     row_of = {row.variable: row for row in rows}
@@ -197,6 +206,13 @@ def load_tensors(
         if name not in taken and not any(p.fullmatch(name) for p in patterns)
     ]
     _check_complete(source, wanted, row_of, names, unused)
+    left_over = [n for n in unused if encoder and re.match(encoder, n)]
+    if left_over:
+        raise ValueError(
+            "The checkpoint's encoder has more weights than its config "
+            f"describes; nothing was loaded. Left over: {_listed(left_over)}. "
+            f"Received: {source.location}"
+        )
     _check_shapes(source, wanted, row_of, names)
     for path, variable in wanted.items():
         row = row_of[path]
@@ -237,9 +253,11 @@ def _check_shapes(source, wanted, row_of, names) -> None:
                 f"{names[row.tensor]} has shape {given}, but {path} needs "
                 f"{expected}"
             )
+        elif not source.is_float(names[row.tensor]):
+            wrong.append(f"{names[row.tensor]} holds no floats")
     if wrong:
         raise ValueError(
-            "Tensor shapes differ from the model's; nothing was loaded: "
+            "Tensors differ from the model's; nothing was loaded: "
             f"{'; '.join(wrong[:8])}. Received: {source.location}"
         )
 

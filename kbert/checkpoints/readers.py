@@ -33,6 +33,7 @@ class SafetensorsReader:
         self.location = location
         self._files = {}
         self._shapes: dict[str, tuple[int, ...]] = {}
+        self._dtypes: dict[str, str] = {}
         for path in paths:
             file = _open(path)
             for name in file.keys():  # noqa: SIM118 (not a dict)
@@ -41,11 +42,17 @@ class SafetensorsReader:
                         f"Two shards hold the tensor {name!r}. Received: {path}"
                     )
                 self._files[name] = file
-                self._shapes[name] = tuple(file.get_slice(name).get_shape())
+                entry = file.get_slice(name)
+                self._shapes[name] = tuple(entry.get_shape())
+                self._dtypes[name] = entry.get_dtype()
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """Return name → shape of every tensor."""
         return self._shapes
+
+    def is_float(self, name: str) -> bool:
+        """Return whether a tensor holds floats that numpy can read."""
+        return self._dtypes[name] in ("F64", "F32", "F16", "BF16")
 
     def read(self, name: str) -> np.ndarray:
         """Read one tensor, in the dtype of the file."""

@@ -22,6 +22,7 @@ class Table:
         architectures: name of the head layer ("" for none) → the class
             name that transformers' config.json gives.
         ignored: regular expressions of names that hold no weight.
+        required: a regular expression of names that are all to be used.
     """
 
     prefix: str
@@ -30,6 +31,7 @@ class Table:
     heads: dict[str, tuple[Row, ...]]
     architectures: dict[str, str]
     ignored: tuple[str, ...]
+    required: str
 
 
 def _linear(tensor: str, variable: str) -> tuple[Row, Row]:
@@ -82,8 +84,9 @@ BERT = Table(
         "": "BertModel",
         "classifier": "BertForSequenceClassification",
     },
-    # A buffer of 0, 1, 2, … that old versions of transformers saved.
-    ignored=(r"embeddings\.position_ids",),
+    # Buffers of 0, 1, 2, … and of 0 that old versions of transformers saved.
+    ignored=(r"embeddings\.(position_ids|token_type_ids)",),
+    required=r"(embeddings|encoder)\.",
 )
 
 TABLES = {"bert": BERT}

@@ -79,6 +79,7 @@ class TranslatedConfig:
         label_names: names of the classes in order, or None where there are
             none or only transformers' placeholders.
         num_labels: number of classes the config speaks of, or None.
+        problem_type: what kind of labels the head gives, or None.
         unknown_keys: keys this module does not know.
     """
 
@@ -87,6 +88,7 @@ class TranslatedConfig:
     classifier_dropout: float | None
     label_names: list[str] | None
     num_labels: int | None
+    problem_type: str | None
     unknown_keys: tuple[str, ...]
 
 
@@ -147,6 +149,7 @@ def config_from_hf(config: dict[str, Any]) -> TranslatedConfig:
         classifier_dropout=dropout,
         label_names=label_names,
         num_labels=num_labels,
+        problem_type=config.get("problem_type"),
         unknown_keys=tuple(sorted(set(config) - known)),
     )
 
@@ -184,7 +187,9 @@ def config_to_hf(
     *,
     num_classes: int | None = None,
     label_names: Sequence[str] | None = None,
+    problem_type: str | None = None,
     classifier_dropout: float | None = None,
+    dtype: str = "float32",
 ) -> dict[str, Any]:
     """Write a config.json that transformers reads.
 
@@ -193,7 +198,9 @@ def config_to_hf(
         architecture: transformers' class name.
         num_classes: number of classes of a classifier.
         label_names: their names.
+        problem_type: what kind of labels they are, in transformers' words.
         classifier_dropout: the head's dropout where it is its own.
+        dtype: of the encoder's weights.
 
     Returns:
         The object to write.
@@ -220,7 +227,7 @@ def config_to_hf(
         ),
         "classifier_dropout": classifier_dropout,
         "position_embedding_type": "absolute",
-        "dtype": "float32",
+        "dtype": dtype,
     }
     for theirs, (ours, _) in _BERT_FIELDS.items():
         written[theirs] = getattr(config, ours)
@@ -228,4 +235,6 @@ def config_to_hf(
         names = list(label_names or placeholder_names(num_classes))
         written["id2label"] = {str(i): name for i, name in enumerate(names)}
         written["label2id"] = {name: i for i, name in enumerate(names)}
+        if problem_type is not None:
+            written["problem_type"] = problem_type
     return dict(sorted(written.items()))

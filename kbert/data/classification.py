@@ -6,7 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from kbert.data.batching import Batch, BatchOptions, FlatRows, make_dataset
+from kbert.data.batching import (
+    ArraySpec,
+    Batch,
+    BatchOptions,
+    FlatRows,
+    make_dataset,
+)
 from kbert.data.texts import short_repr
 from kbert.data.tokenizer import EncodedTexts, Tokenizer
 
@@ -109,7 +115,7 @@ def classification_dataset(
 
     signature = (
         InputBatches.signature,
-        *((("B", *t.shape[1:]), t.dtype.name) for t in targets),
+        *(ArraySpec(("B", *t.shape[1:]), t.dtype.name) for t in targets),
     )
     return make_dataset(
         encoded.lengths,
@@ -129,9 +135,9 @@ class InputBatches:
     """
 
     signature = {
-        "token_ids": (("B", "S"), "int32"),
-        "segment_ids": (("B", "S"), "int32"),
-        "padding_mask": (("B", "S"), "int32"),
+        "token_ids": ArraySpec(("B", "S"), "int32"),
+        "segment_ids": ArraySpec(("B", "S"), "int32"),
+        "padding_mask": ArraySpec(("B", "S"), "int32"),
     }
 
     def __init__(self, encoded: EncodedTexts, pad_token_id: int):

@@ -8,6 +8,12 @@ from keras import ops
 
 from kbert.layers.initializers import truncated_normal
 
+PROBLEM_TYPES = (
+    "single_label_classification",
+    "multi_label_classification",
+    "regression",
+)
+
 
 @keras.saving.register_keras_serializable(package="kbert")
 class ClassificationHead(keras.layers.Layer):
@@ -23,6 +29,9 @@ class ClassificationHead(keras.layers.Layer):
         initializer_range: float, standard deviation of the initial kernel.
         label_names: list of C different strings, or None. Kept with the
             model, so that a saved one still knows what its outputs mean.
+        problem_type: "single_label_classification",
+            "multi_label_classification", "regression" (transformers' words)
+            or None for unsaid. Kept likewise; it changes no output.
         **kwargs: `name`, `dtype`, `trainable` of `keras.layers.Layer`.
 
     Call arguments:
@@ -35,8 +44,8 @@ class ClassificationHead(keras.layers.Layer):
 
     Raises:
         TypeError: if `num_classes` is no int or a name no string.
-        ValueError: if `num_classes` is under 1 or `label_names` does not
-            hold `num_classes` different names.
+        ValueError: if `num_classes` is under 1, `label_names` does not hold
+            `num_classes` different names, or `problem_type` is unknown.
 
     Example:
         >>> import numpy as np, kbert
@@ -54,15 +63,22 @@ class ClassificationHead(keras.layers.Layer):
         hidden_dropout: float = 0.1,
         initializer_range: float = 0.02,
         label_names: Sequence[str] | None = None,
+        problem_type: str | None = None,
         **kwargs,
     ):
         """See the class."""
         super().__init__(**kwargs)
         _check_arguments(num_classes, label_names)
+        if problem_type not in (None, *PROBLEM_TYPES):
+            raise ValueError(
+                f"`problem_type` must be None or one of {PROBLEM_TYPES}. "
+                f"Received: problem_type={problem_type!r}"
+            )
         self.num_classes = int(num_classes)
         self.hidden_dropout = hidden_dropout
         self.initializer_range = initializer_range
         self.label_names = None if label_names is None else list(label_names)
+        self.problem_type = problem_type
         self.dropout = keras.layers.Dropout(
             hidden_dropout, dtype=self.dtype_policy, name="dropout"
         )
@@ -98,6 +114,7 @@ class ClassificationHead(keras.layers.Layer):
             "hidden_dropout": self.hidden_dropout,
             "initializer_range": self.initializer_range,
             "label_names": self.label_names,
+            "problem_type": self.problem_type,
         }
 
 

@@ -18,6 +18,7 @@ def build_classifier(
     *,
     hidden_dropout: float | None = None,
     label_names: Sequence[str] | None = None,
+    problem_type: str | None = None,
     name: str = "classifier",
 ) -> keras.Model:
     """Build a classifier of texts or pairs of texts.
@@ -34,6 +35,10 @@ def build_classifier(
         hidden_dropout: dropout probability of the head; None for the
             encoder's.
         label_names: C names, kept in the model and in saved checkpoints.
+        problem_type: "single_label_classification",
+            "multi_label_classification" or "regression", kept likewise:
+            `pipelines.Classifier` and transformers turn logits into scores by
+            it. It does not choose the loss.
         name: of the model.
 
     Returns:
@@ -43,7 +48,8 @@ def build_classifier(
     Raises:
         TypeError: if an argument has the wrong type.
         ValueError: if `encoder` is no kbert encoder, `num_classes` is under
-            1, or `label_names` does not hold `num_classes` different names.
+            1, `label_names` does not hold `num_classes` different names, or
+            `problem_type` is unknown.
 
     Example:
         >>> import kbert
@@ -72,6 +78,7 @@ def build_classifier(
         hidden_dropout=_given_or(hidden_dropout, config.hidden_dropout),
         initializer_range=config.initializer_range,
         label_names=label_names,
+        problem_type=problem_type,
         dtype=dtype,
         name="classifier",
     )

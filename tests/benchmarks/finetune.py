@@ -261,32 +261,33 @@ def measure(name, folder):
 
 
 def table(results):
-    lines = [
-        "| | epoch s | texts/s | first step s | useful tokens | accuracy "
-        "| peak MiB | times kbert's epoch |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    """Medians over the rounds, and each epoch against kbert's two."""
     middle = {
         name: {
             key: statistics.median(run[key] for run in runs) for key in runs[0]
         }
         for name, runs in results.items()
-        if runs
     }
+    ours = [
+        name for name in ("kbert", "kbert, mixed_bfloat16") if name in middle
+    ]
+    head = ["", "epoch s", "texts/s", "first step s", "useful tokens"]
+    head += ["accuracy", "peak MiB", *(f"/ {name}" for name in ours)]
+    rows = [head, ["---"] * len(head)]
     for name, run in middle.items():
-        ours = "kbert"
-        if RUNS[name][1] != "float32" and "kbert, mixed_bfloat16" in middle:
-            ours = "kbert, mixed_bfloat16"
-        ratio = (
-            run["epoch_s"] / middle[ours]["epoch_s"] if ours in middle else 0
+        rows.append(
+            [
+                name,
+                f"{run['epoch_s']:.1f}",
+                f"{(TRAIN - BATCH) / run['epoch_s']:.0f}",
+                f"{run['first_step_s']:.1f}",
+                f"{run['useful']:.0%}",
+                f"{run['accuracy']:.3f}",
+                f"{run['peak_mib']:.0f}",
+                *(f"{run['epoch_s'] / middle[o]['epoch_s']:.2f}" for o in ours),
+            ]
         )
-        rate = (TRAIN - BATCH) / run["epoch_s"]
-        lines.append(
-            f"| {name} | {run['epoch_s']:.1f} | {rate:.0f} "
-            f"| {run['first_step_s']:.1f} | {run['useful']:.0%} "
-            f"| {run['accuracy']:.3f} | {run['peak_mib']:.0f} | {ratio:.2f} |"
-        )
-    return "\n".join(lines)
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def main():

@@ -36,6 +36,9 @@ class Tensors:
     def shapes(self):
         return {name: array.shape for name, array in self.arrays.items()}
 
+    def is_float(self, name):
+        return self.arrays[name].dtype.kind == "f"
+
     def read(self, name):
         return self.arrays[name]
 

@@ -244,6 +244,86 @@ def test_label_names_can_be_given(directory):
         kbert.load_classifier(directory, label_names=["a", "b"])
 
 
+@pytest.mark.parametrize(
+    "names", [["a", "b"], ["a", "b", "c", "d"], ["a", "b", "b"]]
+)
+def test_label_names_that_do_not_fit_the_head(directory, names):
+    edit_config(directory, id2label=dict(enumerate(names)))
+    with refused(ValueError, "head has 3 classes.*id2label.*label_names"):
+        kbert.load_classifier(directory)
+    model = kbert.load_classifier(directory, label_names=["x", "y", "z"])
+    assert model.get_layer("classifier").label_names == ["x", "y", "z"]
+    kbert.load_encoder(directory)  # which has no labels to name
+
+
+@pytest.mark.parametrize(
+    ("change", "left_over"),
+    [
+        ({"num_hidden_layers": 1}, r"encoder\.layer\.1"),
+        ({"type_vocab_size": 0}, r"embeddings\.token_type_embeddings"),
+    ],
+)
+def test_a_config_of_a_smaller_encoder(directory, change, left_over):
+    edit_config(directory, **change)
+    for load in (kbert.load_encoder, kbert.load_classifier):
+        with refused(ValueError, f"more weights.*{left_over}"):
+            load(directory)
+
+
+def test_quantised_tensors_are_not_cast(directory):
+    def quantise(tensors):
+        name = "bert.encoder.layer.0.output.dense.weight"
+        tensors[name] = tensors[name].astype("int8")
+
+    edit_tensors(directory, quantise)
+    with refused(ValueError, "output.dense.weight holds no floats"):
+        kbert.load_encoder(directory)
+
+
+@pytest.mark.parametrize(
+    ("problem_type", "activation"),
+    [
+        ("single_label_classification", "softmax"),
+        ("multi_label_classification", "sigmoid"),
+        ("regression", "linear"),
+        (None, "softmax"),
+    ],
+)
+def test_problem_type_is_kept(tmp_path, problem_type, activation):
+    tokenizer = kbert.Tokenizer.from_vocab(SPECIAL + ["a"])
+    model = kbert.build_classifier(
+        kbert.build_encoder(CONFIG), 2, problem_type=problem_type
+    )
+    kbert.save_pretrained(model, tmp_path, tokenizer=tokenizer)
+    again = kbert.load_classifier(tmp_path)
+    assert again.get_layer("classifier").problem_type == problem_type
+    classify = kbert.pipelines.Classifier(again, tokenizer)
+    assert classify.activation == activation
+    fresh = kbert.load_classifier(tmp_path, num_classes=5, fresh_head=True)
+    assert fresh.get_layer("classifier").problem_type is None
+
+
+def test_weights_are_as_readable_as_the_config(tmp_path):
+    kbert.save_pretrained(kbert.build_encoder(CONFIG), tmp_path)
+    modes = {path.stat().st_mode for path in tmp_path.iterdir()}
+    assert len(modes) == 1
+
+
+def test_dtype_in_the_config_is_the_weights(tmp_path):
+    for policy, dtype in [
+        ("float32", "float32"),
+        ("mixed_bfloat16", "float32"),
+        ("bfloat16", "bfloat16"),
+    ]:
+        encoder = kbert.build_encoder(CONFIG, dtype=policy)
+        kbert.save_pretrained(encoder, tmp_path)
+        config = json.loads((tmp_path / "config.json").read_text("utf-8"))
+        assert config["dtype"] == dtype
+        name = "embeddings.word_embeddings.weight"
+        tensor = load_file(tmp_path / "model.safetensors")[name]
+        assert str(tensor.dtype) == dtype
+
+
 def test_dropouts_can_be_given(directory):
     model = kbert.load_classifier(directory)
     config = kbert.encoder_config(model)

@@ -6,6 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kbert.data.batching import (
+    ArraySpec,
     BatchOptions,
     FlatRows,
     make_dataset,
@@ -269,7 +270,10 @@ def test_dataset_iterates_epochs():
     dataset = make_dataset(
         lengths,
         lambda batch: {"place": batch.indices, "size": np.int32(batch.length)},
-        {"place": (("B",), "int64"), "size": ((), "int32")},
+        {
+            "place": ArraySpec(("B",), "int64"),
+            "size": ArraySpec((), "int32"),
+        },
         options,
     )
     assert len(dataset) == 10

@@ -313,8 +313,7 @@ def test_config_comes_back_as_it_was(case, hf_config, tmp_path):
         "is_decoder",
         "tie_word_embeddings",
         "use_cache",
-        # and what the loss decides in Keras, and the version that wrote it.
-        "problem_type",
+        # and the version that wrote it.
         "transformers_version",
     }
 

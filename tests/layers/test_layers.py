@@ -262,7 +262,13 @@ def layers():
         ),
         kbert.layers.Pooler(8, 0.03, name="pooler"),
         kbert.layers.ClassificationHead(
-            2, 0.2, 0.03, ["a", "ü"], dtype="mixed_bfloat16", name="head"
+            2,
+            0.2,
+            0.03,
+            ["a", "ü"],
+            "multi_label_classification",
+            dtype="mixed_bfloat16",
+            name="head",
         ),
     ]
 
@@ -349,6 +355,11 @@ def test_fresh_weights_are_berts():
             lambda: kbert.layers.ClassificationHead(2, label_names=["a", "a"]),
             ValueError,
             "2 different names",
+        ),
+        (
+            lambda: kbert.layers.ClassificationHead(2, problem_type="many"),
+            ValueError,
+            "must be None or one of",
         ),
         (
             lambda: kbert.layers.ClassificationHead(2, label_names="ab"),
