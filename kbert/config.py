@@ -24,11 +24,14 @@ class EncoderConfig:
             `segment_ids` input (DistilBERT).
         position_offset: row of the position table that the first token uses;
             the table has `max_positions + position_offset` rows (RoBERTa: 2).
-        embedding_size: width of the embedding tables where it differs from
-            `hidden_size` and is projected to it (ALBERT, ELECTRA-small);
-            None for `hidden_size`.
-        shared_layers: whether all blocks are one block, applied
-            `num_layers` times (ALBERT).
+        embedding_size: width of the embedding tables where they are projected
+            to `hidden_size` (ALBERT, ELECTRA-small); None for tables of
+            `hidden_size` and no projection.
+        shared_layers: whether layers share their weights (ALBERT): the
+            `num_layers` layers fall into `num_layer_groups` runs, and a
+            layer of a run applies the same `layers_per_group` blocks.
+        num_layer_groups: see `shared_layers`; a divisor of `num_layers`.
+        layers_per_group: see `shared_layers`.
         activation: of the feed-forward layer: "gelu" is the exact erf form,
             "gelu_tanh" its approximation; "relu", "silu" or "tanh".
         layer_norm_epsilon: added to the variance in layer normalisation.
@@ -39,6 +42,8 @@ class EncoderConfig:
             kernels and tables start from.
         pad_token_id: token id that fills up short sequences.
         has_pooler: whether the encoder has a [CLS] pooler.
+        family: name of the checkpoint family, transformers' `model_type`.
+            It says under which names weights are saved and computes nothing.
 
     Raises:
         TypeError: if a value has the wrong type.
@@ -64,6 +69,8 @@ class EncoderConfig:
     position_offset: int = 0
     embedding_size: int | None = None
     shared_layers: bool = False
+    num_layer_groups: int = 1
+    layers_per_group: int = 1
     activation: str = "gelu"
     layer_norm_epsilon: float = 1e-12
     hidden_dropout: float = 0.1
@@ -71,6 +78,7 @@ class EncoderConfig:
     initializer_range: float = 0.02
     pad_token_id: int = 0
     has_pooler: bool = True
+    family: str = "bert"
 
     def __post_init__(self) -> None:
         """Check every field; nothing is repaired."""
@@ -81,6 +89,8 @@ class EncoderConfig:
             "num_heads",
             "intermediate_size",
             "max_positions",
+            "num_layer_groups",
+            "layers_per_group",
         ):
             self._check_int(name, minimum=1)
         for name in ("num_segments", "position_offset", "pad_token_id"):
@@ -102,12 +112,37 @@ class EncoderConfig:
             self._refuse("pad_token_id", f"below vocab_size={self.vocab_size}")
         if self.activation not in ACTIVATIONS:
             self._refuse("activation", f"one of {ACTIVATIONS}")
+        if not self.shared_layers and (
+            self.num_layer_groups != 1 or self.layers_per_group != 1
+        ):
+            raise ValueError(
+                "Layer groups need shared_layers=True. Received: "
+                f"num_layer_groups={self.num_layer_groups}, "
+                f"layers_per_group={self.layers_per_group}"
+            )
+        if self.num_layers % self.num_layer_groups:
+            self._refuse("num_layer_groups", "a divisor of `num_layers`")
+        if not isinstance(self.family, str):
+            raise TypeError(
+                f"`family` must be a string. Received: family={self.family!r}"
+            )
         for name in ("shared_layers", "has_pooler"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(
                     f"`{name}` must be a bool. Received: "
                     f"{name}={getattr(self, name)!r}"
                 )
+
+    def block_order(self) -> list[int]:
+        """Return the number of the encoder block of each application."""
+        if not self.shared_layers:
+            return list(range(self.num_layers))
+        run = self.num_layers // self.num_layer_groups
+        return [
+            layer // run * self.layers_per_group + inner
+            for layer in range(self.num_layers)
+            for inner in range(self.layers_per_group)
+        ]
 
     def _check_int(self, name: str, minimum: int) -> None:
         value = getattr(self, name)

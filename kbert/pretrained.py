@@ -28,7 +28,7 @@ class _Checkpoint:
         self.config = translate.config_from_hf(
             readers.read_config(source, revision)
         )
-        self.table = tables.TABLES[self.config.model_type]
+        self.table = tables.TABLES[self.config.encoder.family]
         self.tensors = readers.open_tensors(source, revision)
         self.names = mapping.canonical_names(
             self.tensors.shapes(), self.table.prefix, self.table.anchor
@@ -40,6 +40,13 @@ class _Checkpoint:
             return None
         return self.tensors.shapes()[self.names[name]]
 
+    def has_pooler(self) -> bool:
+        """Whether the file has the weights of a [CLS] pooler."""
+        return any(
+            row.variable == "pooler/dense/kernel" and row.tensor in self.names
+            for row in self.table.encoder
+        )
+
     def encoder_config(
         self,
         hidden_dropout: float | None,
@@ -49,7 +56,7 @@ class _Checkpoint:
         """The config, with what the caller and the file say of it."""
         config = self.config.encoder
         if has_pooler is None:
-            has_pooler = "pooler.dense.weight" in self.names
+            has_pooler = self.has_pooler()
         if hidden_dropout is not None:
             config = replace(config, hidden_dropout=hidden_dropout)
         if attention_dropout is not None:
@@ -60,9 +67,9 @@ class _Checkpoint:
         self, model: keras.Model, head: str = "", fresh: Sequence[str] = ()
     ) -> LoadReport:
         """Fill the model, and log what happened."""
-        rows = mapping.expand(
+        rows = _expand(
             (*self.table.encoder, *self.table.heads.get(head, ())),
-            self.config.encoder.num_layers,
+            self.config.encoder,
         )
         report = mapping.load_tensors(
             model,
@@ -211,7 +218,7 @@ def load_classifier(
         problem_type=None if fresh_head else checkpoint.config.problem_type,
     )
     fresh = ["classifier/"] if fresh_head else []
-    if fresh_head and checkpoint.shape("pooler.dense.weight") is None:
+    if fresh_head and not checkpoint.has_pooler():
         fresh.append("pooler/")
     loaded = checkpoint.fill(model, head="classifier", fresh=fresh)
     return (model, loaded) if report else model
@@ -277,16 +284,20 @@ def save_pretrained(
     if tokenizer is not None:
         check_vocabulary(tokenizer, config)
     heads = [x for x in model.layers if isinstance(x, ClassificationHead)]
-    table = tables.BERT
+    if config.family not in tables.TABLES:
+        raise ValueError(
+            f"Hugging Face's layout is known for {sorted(tables.TABLES)}. "
+            f"Received: family={config.family!r}"
+        )
+    table = tables.TABLES[config.family]
     head_name = heads[0].name if heads else ""
     if len(heads) > 1 or head_name not in table.architectures:
         raise ValueError(
             "Expected an encoder or a model of build_classifier. Received: "
             f"heads {[head.name for head in heads]}"
         )
-    rows = mapping.expand(
-        _file_rows(table, head_name, table.prefix if head_name else ""),
-        config.num_layers,
+    rows = _expand(
+        _file_rows(table, head_name, table.prefix if head_name else ""), config
     )
     written = translate.config_to_hf(
         config,
@@ -314,6 +325,13 @@ def save_pretrained(
     shutil.copymode(directory / "config.json", directory / "model.safetensors")
     if tokenizer is not None:
         tokenizer.save(directory)
+
+
+def _expand(
+    rows: Sequence[mapping.Row], config: EncoderConfig
+) -> list[mapping.Row]:
+    num_blocks = max(config.block_order()) + 1
+    return mapping.expand(rows, num_blocks, config.layers_per_group)
 
 
 def _file_rows(

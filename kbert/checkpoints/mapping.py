@@ -18,8 +18,8 @@ class Row:
     """One tensor of a checkpoint and the variable it fills.
 
     Args:
-        tensor: name in the checkpoint; `{i}` stands for a block's number.
-        variable: path of the variable; `{i}` likewise.
+        tensor: name in the checkpoint, with placeholders as in `expand`.
+        variable: path of the variable; `{i}` stands for a block's number.
         transpose: whether the last two axes trade places (a torch `Linear`
             keeps (out, in), a Keras kernel (in, out)).
     """
@@ -87,19 +87,33 @@ def _listed(names: Iterable[str], most: int = 8) -> str:
     return f"{len(names)} ({shown}{f', and {more} more' if more > 0 else ''})"
 
 
-def expand(rows: Iterable[Row], num_layers: int) -> list[Row]:
-    """Write out the rows of every block."""
+def expand(
+    rows: Iterable[Row], num_blocks: int, layers_per_group: int = 1
+) -> list[Row]:
+    """Write out the rows of every block.
+
+    Args:
+        rows: rows with `{i}` in the variable for the block's number; in the
+            tensor `{i}` too, or `{g}` and `{j}` for its group and its place
+            in the group.
+        num_blocks: number of different blocks.
+        layers_per_group: blocks in a group.
+
+    Returns:
+        Rows without placeholders.
+    """
     expanded = []
     for row in rows:
         if "{i}" not in row.variable:
             expanded.append(row)
             continue
-        for i in range(num_layers):
+        for i in range(num_blocks):
+            g, j = divmod(i, layers_per_group)
             expanded.append(
                 dataclasses.replace(
                     row,
-                    tensor=row.tensor.replace("{i}", str(i)),
-                    variable=row.variable.replace("{i}", str(i)),
+                    tensor=row.tensor.format(i=i, g=g, j=j),
+                    variable=row.variable.format(i=i),
                 )
             )
     return expanded

@@ -52,41 +52,185 @@ def _table(tensor: str, variable: str) -> tuple[Row]:
     return (Row(f"{tensor}.weight", f"{variable}/embeddings"),)
 
 
-_BLOCK = "encoder.layer.{i}."
-_OURS = "encoder_block_{i}/"
-
-BERT = Table(
-    prefix="bert.",
-    anchor="embeddings.word_embeddings.weight",
-    encoder=(
+def _embeddings() -> tuple[Row, ...]:
+    return (
         *_table("embeddings.word_embeddings", "embedding/token"),
         *_table("embeddings.position_embeddings", "embedding/position"),
         *_table("embeddings.token_type_embeddings", "embedding/segment"),
         *_layer_norm("embeddings.LayerNorm", "embedding/layer_norm"),
-        *_linear(_BLOCK + "attention.self.query", _OURS + "attention/query"),
-        *_linear(_BLOCK + "attention.self.key", _OURS + "attention/key"),
-        *_linear(_BLOCK + "attention.self.value", _OURS + "attention/value"),
-        *_linear(
-            _BLOCK + "attention.output.dense",
-            _OURS + "attention/output_dense",
-        ),
-        *_layer_norm(
-            _BLOCK + "attention.output.LayerNorm",
-            _OURS + "attention_layer_norm",
-        ),
-        *_linear(_BLOCK + "intermediate.dense", _OURS + "intermediate"),
-        *_linear(_BLOCK + "output.dense", _OURS + "output_dense"),
-        *_layer_norm(_BLOCK + "output.LayerNorm", _OURS + "output_layer_norm"),
+    )
+
+
+def _blocks(prefix: str, names: dict[str, str]) -> tuple[Row, ...]:
+    """Rows of one block; `names` is ours → theirs."""
+    rows: list[Row] = []
+    for ours, theirs in names.items():
+        make = _layer_norm if ours.endswith("layer_norm") else _linear
+        rows += make(prefix + theirs, "encoder_block_{i}/" + ours)
+    return tuple(rows)
+
+
+_BERT_BLOCKS = _blocks(
+    "encoder.layer.{i}.",
+    {
+        "attention/query": "attention.self.query",
+        "attention/key": "attention.self.key",
+        "attention/value": "attention.self.value",
+        "attention/output_dense": "attention.output.dense",
+        "attention_layer_norm": "attention.output.LayerNorm",
+        "intermediate": "intermediate.dense",
+        "output_dense": "output.dense",
+        "output_layer_norm": "output.LayerNorm",
+    },
+)
+_DISTILBERT_BLOCKS = _blocks(
+    "transformer.layer.{i}.",
+    {
+        "attention/query": "attention.q_lin",
+        "attention/key": "attention.k_lin",
+        "attention/value": "attention.v_lin",
+        "attention/output_dense": "attention.out_lin",
+        "attention_layer_norm": "sa_layer_norm",
+        "intermediate": "ffn.lin1",
+        "output_dense": "ffn.lin2",
+        "output_layer_norm": "output_layer_norm",
+    },
+)
+_ALBERT_BLOCKS = _blocks(
+    "encoder.albert_layer_groups.{g}.albert_layers.{j}.",
+    {
+        "attention/query": "attention.query",
+        "attention/key": "attention.key",
+        "attention/value": "attention.value",
+        "attention/output_dense": "attention.dense",
+        "attention_layer_norm": "attention.LayerNorm",
+        "intermediate": "ffn",
+        "output_dense": "ffn_output",
+        "output_layer_norm": "full_layer_layer_norm",
+    },
+)
+
+# Buffers of 0, 1, 2, … and of 0 that old versions of transformers saved.
+_BUFFERS = (r"embeddings\.(position_ids|token_type_ids)",)
+_ANCHOR = "embeddings.word_embeddings.weight"
+# One linear layer from the pooled output.
+_ONE_LAYER = _linear("classifier", "classifier/logits")
+# A dense layer of its own on the first token's state.
+_TWO_LAYERS = (
+    *_linear("classifier.dense", "classifier/dense"),
+    *_linear("classifier.out_proj", "classifier/logits"),
+)
+_TOKENS = _linear("classifier", "token_classifier/logits")
+_SPAN = _linear("qa_outputs", "span/logits")
+
+
+def _architectures(name: str, base: str = "Model") -> dict[str, str]:
+    return {
+        "": name + base,
+        "classifier": name + "ForSequenceClassification",
+        "token_classifier": name + "ForTokenClassification",
+        "span": name + "ForQuestionAnswering",
+        "mlm": name + "ForMaskedLM",
+    }
+
+
+BERT = Table(
+    prefix="bert.",
+    anchor=_ANCHOR,
+    encoder=(
+        *_embeddings(),
+        *_BERT_BLOCKS,
         *_linear("pooler.dense", "pooler/dense"),
     ),
-    heads={"classifier": _linear("classifier", "classifier/logits")},
-    architectures={
-        "": "BertModel",
-        "classifier": "BertForSequenceClassification",
+    heads={
+        "classifier": _ONE_LAYER,
+        "token_classifier": _TOKENS,
+        "span": _SPAN,
     },
-    # Buffers of 0, 1, 2, … and of 0 that old versions of transformers saved.
-    ignored=(r"embeddings\.(position_ids|token_type_ids)",),
+    architectures=_architectures("Bert"),
+    ignored=_BUFFERS,
     required=r"(embeddings|encoder)\.",
 )
 
-TABLES = {"bert": BERT}
+
+def _roberta(name: str) -> Table:
+    return dataclasses.replace(
+        BERT,
+        prefix="roberta.",
+        heads={
+            "classifier": _TWO_LAYERS,
+            "token_classifier": _TOKENS,
+            "span": _SPAN,
+        },
+        architectures=_architectures(name),
+    )
+
+
+ROBERTA = _roberta("Roberta")
+DISTILBERT = Table(
+    prefix="distilbert.",
+    anchor=_ANCHOR,
+    encoder=(
+        *_table("embeddings.word_embeddings", "embedding/token"),
+        *_table("embeddings.position_embeddings", "embedding/position"),
+        *_layer_norm("embeddings.LayerNorm", "embedding/layer_norm"),
+        *_DISTILBERT_BLOCKS,
+    ),
+    heads={
+        "classifier": (
+            *_linear("pre_classifier", "classifier/dense"),
+            *_linear("classifier", "classifier/logits"),
+        ),
+        "token_classifier": _TOKENS,
+        "span": _SPAN,
+    },
+    architectures=_architectures("DistilBert"),
+    ignored=_BUFFERS,
+    required=r"(embeddings|transformer)\.",
+)
+ALBERT = Table(
+    prefix="albert.",
+    anchor=_ANCHOR,
+    encoder=(
+        *_embeddings(),
+        *_linear("encoder.embedding_hidden_mapping_in", "embedding/projection"),
+        *_ALBERT_BLOCKS,
+        *_linear("pooler", "pooler/dense"),
+    ),
+    heads={
+        "classifier": _ONE_LAYER,
+        "token_classifier": _TOKENS,
+        "span": _SPAN,
+    },
+    architectures=_architectures("Albert"),
+    ignored=_BUFFERS,
+    required=r"(embeddings|encoder)\.",
+)
+ELECTRA = Table(
+    prefix="electra.",
+    anchor=_ANCHOR,
+    encoder=(
+        *_embeddings(),
+        *_linear("embeddings_project", "embedding/projection"),
+        *_BERT_BLOCKS,
+    ),
+    heads={
+        "classifier": _TWO_LAYERS,
+        "token_classifier": _TOKENS,
+        "span": _SPAN,
+    },
+    architectures=_architectures("Electra"),
+    ignored=_BUFFERS,
+    required=r"(embeddings|encoder|embeddings_project)\.",
+)
+
+# `EncoderConfig.family` → its table.
+TABLES = {
+    "bert": BERT,
+    "roberta": ROBERTA,
+    "xlm-roberta": _roberta("XLMRoberta"),
+    "camembert": _roberta("Camembert"),
+    "distilbert": DISTILBERT,
+    "albert": ALBERT,
+    "electra": ELECTRA,
+}

@@ -8,27 +8,12 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from kbert.checkpoints.dialects import (
+    DIALECTS,
+    POSITIONS_AFTER_PADDING,
+    Dialect,
+)
 from kbert.config import EncoderConfig
-
-# Their key → our field, and what transformers' BertConfig takes where the
-# key is absent.
-_BERT_FIELDS: dict[str, tuple[str, Any]] = {
-    "vocab_size": ("vocab_size", 30522),
-    "hidden_size": ("hidden_size", 768),
-    "num_hidden_layers": ("num_layers", 12),
-    "num_attention_heads": ("num_heads", 12),
-    "intermediate_size": ("intermediate_size", 3072),
-    "max_position_embeddings": ("max_positions", 512),
-    "type_vocab_size": ("num_segments", 2),
-    "layer_norm_eps": ("layer_norm_epsilon", 1e-12),
-    "hidden_dropout_prob": ("hidden_dropout", 0.1),
-    "attention_probs_dropout_prob": ("attention_dropout", 0.1),
-    "initializer_range": ("initializer_range", 0.02),
-    "pad_token_id": ("pad_token_id", 0),
-}
-
-# Without these a config describes no encoder at all.
-_REQUIRED = ("model_type", "vocab_size", "hidden_size", "num_hidden_layers")
 
 _ACTIVATIONS = {
     "gelu": "gelu",
@@ -42,14 +27,10 @@ _ACTIVATIONS = {
     "tanh": "tanh",
 }
 
-# Keys that change what the model computes, and the only value kbert builds.
-_FIXED = {
-    "position_embedding_type": "absolute",
-    "is_decoder": False,
-    "add_cross_attention": False,
-    "is_encoder_decoder": False,
-    "use_bidirectional_attention": True,
-}
+_THEIR_ACTIVATION = {"gelu_tanh": "gelu_new"}
+# Of the keys with one value, this one is worth writing: old versions of
+# transformers read it.
+_SAVED = ("position_embedding_type",)
 
 # Keys that say nothing about what an encoder or its head computes.
 _IGNORABLE = frozenset(
@@ -74,7 +55,6 @@ class TranslatedConfig:
     Attributes:
         encoder: the encoder's config; `has_pooler` is True, since a config
             does not say (the weights do).
-        model_type: key of the family's table.
         classifier_dropout: the head's own dropout, or None.
         label_names: names of the classes in order, or None where there are
             none or only transformers' placeholders.
@@ -84,7 +64,6 @@ class TranslatedConfig:
     """
 
     encoder: EncoderConfig
-    model_type: str
     classifier_dropout: float | None
     label_names: list[str] | None
     num_labels: int | None
@@ -105,53 +84,87 @@ def config_from_hf(config: dict[str, Any]) -> TranslatedConfig:
         ValueError: if a required key is absent, the family is unknown, or
             a key asks for something kbert does not compute.
     """
-    for key in _REQUIRED:
-        if key not in config:
-            raise ValueError(
-                f"A BERT config.json must have the key {key!r}. Received: "
-                f"keys {sorted(config)}"
-            )
-    if config["model_type"] != "bert":
+    if "model_type" not in config:
         raise ValueError(
-            "kbert reads checkpoints of model_type 'bert'. Received: "
-            f"model_type={config['model_type']!r}"
+            "A config.json must have the key 'model_type'. Received: keys "
+            f"{sorted(config)}"
         )
-    for key, only in _FIXED.items():
-        if config.get(key, only) != only:
-            raise ValueError(
-                f"kbert builds encoders with {key}={only!r} only. Received: "
-                f"{key}={config[key]!r}"
-            )
-    fields = {
-        ours: config.get(theirs, default)
-        for theirs, (ours, default) in _BERT_FIELDS.items()
-    }
-    if fields["pad_token_id"] is None:
-        fields["pad_token_id"] = 0
-    activation = config.get("hidden_act", "gelu")
-    if not isinstance(activation, str) or activation not in _ACTIVATIONS:
+    family = config["model_type"]
+    if not isinstance(family, str) or family not in DIALECTS:
         raise ValueError(
-            f"`hidden_act` must be one of {sorted(_ACTIVATIONS)}. Received: "
-            f"hidden_act={activation!r}"
+            f"kbert reads checkpoints of model_type {sorted(DIALECTS)}. "
+            f"Received: model_type={family!r}"
         )
-    dropout = config.get("classifier_dropout")
-    if not isinstance(dropout, (int, float, type(None))):
-        raise ValueError(
-            "`classifier_dropout` must be a number or null. Received: "
-            f"classifier_dropout={dropout!r}"
-        )
-    known = {*_BERT_FIELDS, *_FIXED, *_HEAD_KEYS, *_IGNORABLE}
-    known |= {"model_type", "hidden_act", "classifier_dropout"}
+    dialect = DIALECTS[family]
+    _check_fixed(config, dialect)
     label_names, num_labels = _labels(config)
+    known = {*dialect.fields, *dialect.written, *dialect.ignorable}
+    known |= {*_HEAD_KEYS, *_IGNORABLE, "model_type"}
+    known |= {dialect.activation[0], dialect.head_dropout[0]}
     return TranslatedConfig(
-        encoder=EncoderConfig(activation=_ACTIVATIONS[activation], **fields),
-        model_type=config["model_type"],
-        classifier_dropout=dropout,
+        encoder=_encoder_config(config, family, dialect),
+        classifier_dropout=_classifier_dropout(config, dialect),
         label_names=label_names,
         num_labels=num_labels,
         problem_type=config.get("problem_type"),
         unknown_keys=tuple(sorted(set(config) - known)),
     )
+
+
+def _check_fixed(config: dict[str, Any], dialect: Dialect) -> None:
+    # Without these a config describes no encoder at all.
+    sizes = ("vocab_size", "hidden_size", "num_layers")
+    for key, (ours, _) in dialect.fields.items():
+        if ours in sizes and key not in config:
+            raise ValueError(
+                f"A config.json of this family must have the key {key!r}. "
+                f"Received: keys {sorted(config)}"
+            )
+    for key, only in dialect.written.items():
+        if config.get(key, only) != only:
+            raise ValueError(
+                f"kbert builds encoders with {key}={only!r} only. Received: "
+                f"{key}={config[key]!r}"
+            )
+
+
+def _encoder_config(
+    config: dict[str, Any], family: str, dialect: Dialect
+) -> EncoderConfig:
+    fields = dict(dialect.constants)
+    for theirs, (ours, default) in dialect.fields.items():
+        fields[ours] = config.get(theirs, default)
+    if fields["pad_token_id"] is None:
+        fields["pad_token_id"] = 0
+    if family in POSITIONS_AFTER_PADDING:
+        fields["position_offset"] = fields["pad_token_id"] + 1
+        fields["max_positions"] -= fields["position_offset"]
+    if family == "electra" and (
+        fields["embedding_size"] == fields["hidden_size"]
+    ):
+        fields["embedding_size"] = None  # ELECTRA then has no projection
+    key, default = dialect.activation
+    activation = config.get(key, default)
+    if not isinstance(activation, str) or activation not in _ACTIVATIONS:
+        raise ValueError(
+            f"`{key}` must be one of {sorted(_ACTIVATIONS)}. Received: "
+            f"{key}={activation!r}"
+        )
+    return EncoderConfig(
+        family=family, activation=_ACTIVATIONS[activation], **fields
+    )
+
+
+def _classifier_dropout(
+    config: dict[str, Any], dialect: Dialect
+) -> float | None:
+    key, default = dialect.head_dropout
+    dropout = config.get(key, default)
+    if not isinstance(dropout, (int, float, type(None))):
+        raise ValueError(
+            f"`{key}` must be a number or null. Received: {key}={dropout!r}"
+        )
+    return dropout
 
 
 def _labels(config: dict[str, Any]) -> tuple[list[str] | None, int | None]:
@@ -208,29 +221,46 @@ def config_to_hf(
     Raises:
         ValueError: if the config is of no family kbert can name.
     """
-    if (
-        config.position_offset
-        or config.shared_layers
-        or not config.num_segments
-        or config.embedding_size not in (None, config.hidden_size)
-    ):
+    if config.family not in DIALECTS:
         raise ValueError(
-            "Only encoders of BERT's own shape can be saved in Hugging Face "
-            "form: position_offset=0, shared_layers=False, num_segments>=1, "
-            f"embedding_size=None. Received: {config}"
+            f"Hugging Face's format is known for {sorted(DIALECTS)}. "
+            f"Received: family={config.family!r}"
         )
+    dialect = DIALECTS[config.family]
+    key, default = dialect.head_dropout
     written: dict[str, Any] = {
+        **{k: v for k, v in dialect.written.items() if k in _SAVED},
         "architectures": [architecture],
-        "model_type": "bert",
-        "hidden_act": {"gelu_tanh": "gelu_new"}.get(
+        "model_type": config.family,
+        dialect.activation[0]: _THEIR_ACTIVATION.get(
             config.activation, config.activation
         ),
-        "classifier_dropout": classifier_dropout,
-        "position_embedding_type": "absolute",
+        key: classifier_dropout,
         "dtype": dtype,
     }
-    for theirs, (ours, _) in _BERT_FIELDS.items():
+    for theirs, (ours, _) in dialect.fields.items():
         written[theirs] = getattr(config, ours)
+    if default is not None and classifier_dropout is None:
+        written[key] = config.hidden_dropout
+    if config.family in POSITIONS_AFTER_PADDING:
+        written["max_position_embeddings"] += config.position_offset
+    if config.family == "electra" and config.embedding_size is None:
+        written["embedding_size"] = config.hidden_size
+    # Fields that the family's config has no key for would be lost.
+    again = config_from_hf(written).encoder
+    lost = {
+        field.name: getattr(config, field.name)
+        for field in dataclasses.fields(config)
+        if field.name != "has_pooler"
+        and getattr(again, field.name) != getattr(config, field.name)
+    }
+    if written.get("type_vocab_size") == 0:
+        lost["num_segments"] = 0
+    if lost:
+        raise ValueError(
+            f"A config.json of family {config.family!r} cannot express this "
+            f"encoder. Received: {', '.join(f'{k}={v}' for k, v in lost.items())}"
+        )
     if num_classes is not None:
         names = list(label_names or placeholder_names(num_classes))
         written["id2label"] = {str(i): name for i, name in enumerate(names)}

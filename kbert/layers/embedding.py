@@ -35,10 +35,12 @@ class BertEmbedding(keras.layers.Layer):
         max_positions: int, longest sequence.
         num_segments: int, rows of the segment table; 0 for none, and then
             `segment_ids` is not accepted.
-        embedding_size: int or None, width E of the tables if not H.
+        embedding_size: int, width E of tables that are projected to H; or
+            None for tables of width H and no projection.
         position_offset: int, row of the position table for the first token.
         pad_token_id: int, the id that fills up sequences. Only kept, for
             whoever writes a checkpoint; padding is masked by attention.
+        family: str, the checkpoint family. Likewise only kept.
         hidden_dropout: float, dropout probability of the output.
         layer_norm_epsilon: float.
         initializer_range: float, standard deviation of the initial tables.
@@ -83,6 +85,7 @@ class BertEmbedding(keras.layers.Layer):
         embedding_size: int | None = None,
         position_offset: int = 0,
         pad_token_id: int = 0,
+        family: str = "bert",
         hidden_dropout: float = 0.1,
         layer_norm_epsilon: float = 1e-12,
         initializer_range: float = 0.02,
@@ -97,6 +100,7 @@ class BertEmbedding(keras.layers.Layer):
         self.embedding_size = embedding_size
         self.position_offset = position_offset
         self.pad_token_id = pad_token_id
+        self.family = family
         self.hidden_dropout = hidden_dropout
         self.layer_norm_epsilon = layer_norm_epsilon
         self.initializer_range = initializer_range
@@ -115,7 +119,7 @@ class BertEmbedding(keras.layers.Layer):
             hidden_dropout, dtype=self.dtype_policy, name="dropout"
         )
         self.projection = None
-        if embedding_size is not None and embedding_size != hidden_size:
+        if embedding_size is not None:
             self.projection = keras.layers.Dense(
                 hidden_size,
                 kernel_initializer=truncated_normal(initializer_range),
@@ -199,6 +203,7 @@ class BertEmbedding(keras.layers.Layer):
             "embedding_size": self.embedding_size,
             "position_offset": self.position_offset,
             "pad_token_id": self.pad_token_id,
+            "family": self.family,
             "hidden_dropout": self.hidden_dropout,
             "layer_norm_epsilon": self.layer_norm_epsilon,
             "initializer_range": self.initializer_range,

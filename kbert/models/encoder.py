@@ -56,23 +56,18 @@ def build_encoder(
         embedding_size=config.embedding_size,
         position_offset=config.position_offset,
         pad_token_id=config.pad_token_id,
+        family=config.family,
         hidden_dropout=config.hidden_dropout,
         layer_norm_epsilon=config.layer_norm_epsilon,
         initializer_range=config.initializer_range,
         dtype=dtype,
         name="embedding",
     )
-    if config.num_segments:
-        x = embedding(inputs["token_ids"], inputs["segment_ids"])
-    else:
-        x = embedding(inputs["token_ids"])
-    blocks = [
-        _build_block(config, index, dtype)
-        for index in range(1 if config.shared_layers else config.num_layers)
-    ]
-    for index in range(config.num_layers):
-        block = blocks[0 if config.shared_layers else index]
-        x = block(x, padding_mask=inputs["padding_mask"])
+    x = embedding(inputs["token_ids"], inputs.get("segment_ids"))
+    order = config.block_order()
+    blocks = [_build_block(config, i, dtype) for i in range(max(order) + 1)]
+    for index in order:
+        x = blocks[index](x, padding_mask=inputs["padding_mask"])
 
     outputs = {"sequence_output": x}
     if config.has_pooler:
@@ -136,18 +131,15 @@ def encoder_config(model: keras.Model) -> EncoderConfig:
             f"layers {[layer.name for layer in model.layers]}"
         )
     block = blocks[0]
-    calls = _num_calls(model, block.name)
     return EncoderConfig(
         vocab_size=embedding.vocab_size,
         hidden_size=embedding.hidden_size,
-        num_layers=calls if len(blocks) == 1 else len(blocks),
         num_heads=block.num_heads,
         intermediate_size=block.intermediate_size,
         max_positions=embedding.max_positions,
         num_segments=embedding.num_segments,
         position_offset=embedding.position_offset,
         embedding_size=embedding.embedding_size,
-        shared_layers=len(blocks) == 1 and calls > 1,
         activation=block.activation,
         layer_norm_epsilon=embedding.layer_norm_epsilon,
         hidden_dropout=embedding.hidden_dropout,
@@ -155,6 +147,8 @@ def encoder_config(model: keras.Model) -> EncoderConfig:
         initializer_range=embedding.initializer_range,
         pad_token_id=embedding.pad_token_id,
         has_pooler=any(isinstance(x, Pooler) for x in model.layers),
+        family=embedding.family,
+        **_layers_of(_call_order(model, [x.name for x in blocks])),
     )
 
 
@@ -169,11 +163,40 @@ def _only_embedding(model: keras.Model) -> BertEmbedding:
     return found[0]
 
 
-def _num_calls(model: keras.Model, layer_name: str) -> int:
-    """How often the graph of the model calls one layer."""
-    for layer in model.get_config()["layers"]:
-        if layer["name"] == layer_name:
-            return len(layer["inbound_nodes"])
-    raise ValueError(
-        f"The model has no layer of that name. Received: {layer_name!r}"
-    )
+def _call_order(model: keras.Model, names: list[str]) -> list[str]:
+    """Names of the blocks as the graph of the model applies them.
+
+    Every block takes the hidden states of the one before as its first
+    argument, so the order is followed back from the last application.
+    """
+    nodes = {
+        layer["name"]: layer["inbound_nodes"]
+        for layer in model.get_config()["layers"]
+    }
+    inputs = {}  # (name, number of its call) → the call before it
+    for name in names:
+        for number, node in enumerate(nodes[name]):
+            inputs[name, number] = tuple(
+                node["args"][0]["config"]["keras_history"][:2]
+            )
+    followers = {before: call for call, before in inputs.items()}
+    call = next(before for before in followers if before not in inputs)
+    order = []
+    while call in followers:
+        call = followers[call]
+        order.append(call[0])
+    return order
+
+
+def _layers_of(order: list[str]) -> dict[str, int | bool]:
+    """Fields of the config that `EncoderConfig.block_order` turns to this."""
+    blocks = len(set(order))
+    if blocks == len(order):
+        return {"num_layers": blocks}
+    inner = order.index(order[0], 1) if order[0] in order[1:] else 1
+    return {
+        "num_layers": len(order) // inner,
+        "shared_layers": True,
+        "num_layer_groups": blocks // inner,
+        "layers_per_group": inner,
+    }
