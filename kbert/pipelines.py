@@ -183,12 +183,13 @@ def _classification_head(model: keras.Model) -> ClassificationHead:
 
 
 def _default_activation(head: ClassificationHead) -> str:
-    one_of_several = "softmax" if head.num_classes > 1 else "linear"
+    if head.problem_type is None:
+        return "softmax" if head.num_classes > 1 else "linear"
     return {
         "single_label_classification": "softmax",
         "multi_label_classification": "sigmoid",
         "regression": "linear",
-    }.get(head.problem_type, one_of_several)
+    }[head.problem_type]
 
 
 def _label_names(
