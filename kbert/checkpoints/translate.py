@@ -257,9 +257,10 @@ def config_to_hf(
     if written.get("type_vocab_size") == 0:
         lost["num_segments"] = 0
     if lost:
+        received = ", ".join(f"{name}={value}" for name, value in lost.items())
         raise ValueError(
             f"A config.json of family {config.family!r} cannot express this "
-            f"encoder. Received: {', '.join(f'{k}={v}' for k, v in lost.items())}"
+            f"encoder. Received: {received}"
         )
     if num_classes is not None:
         names = list(label_names or placeholder_names(num_classes))

@@ -1,5 +1,7 @@
 """The encoder as a functional model, and its config read back."""
 
+from typing import Any
+
 import keras
 
 from kbert.config import EncoderConfig
@@ -188,7 +190,7 @@ def _call_order(model: keras.Model, names: list[str]) -> list[str]:
     return order
 
 
-def _layers_of(order: list[str]) -> dict[str, int | bool]:
+def _layers_of(order: list[str]) -> dict[str, Any]:
     """Fields of the config that `EncoderConfig.block_order` turns to this."""
     blocks = len(set(order))
     if blocks == len(order):

@@ -508,7 +508,9 @@ def test_saving_into_a_file(tmp_path):
 )
 def test_saving_what_bert_cannot_express(tmp_path, changes):
     model = kbert.build_encoder(dataclasses.replace(CONFIG, **changes))
-    with refused(ValueError, "Only encoders of BERT's own shape"):
+    with refused(
+        ValueError, "cannot express this encoder.*" + next(iter(changes))
+    ):
         kbert.save_pretrained(model, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -16,6 +16,13 @@ VARIANTS = {
     "one_segment": {"num_segments": 1, "position_offset": 2, "pad_token_id": 1},
     "factorised": {"embedding_size": 8},
     "shared": {"shared_layers": True, "embedding_size": 8, "num_layers": 3},
+    "groups": {
+        "shared_layers": True,
+        "num_layers": 4,
+        "num_layer_groups": 2,
+        "layers_per_group": 2,
+        "family": "albert",
+    },
     "no_pooler": {"has_pooler": False, "activation": "gelu_tanh"},
     "dropout": {"hidden_dropout": 0.2, "attention_dropout": 0.3},
 }
@@ -102,6 +109,41 @@ def test_copies_give_equal_outputs(tiny_config, name, tmp_path):
         for key, value in outputs(copy, x).items():
             np.testing.assert_allclose(value, expected[key], atol=1e-6)
     assert len(encoder.weights) == len(copies[0].weights)
+
+
+@pytest.mark.parametrize(
+    ("layers", "groups", "inner", "order"),
+    [
+        (3, 1, 1, [0, 0, 0]),
+        (4, 2, 1, [0, 0, 1, 1]),
+        (2, 1, 2, [0, 1, 0, 1]),
+        (4, 2, 2, [0, 1, 0, 1, 2, 3, 2, 3]),
+    ],
+)
+def test_shared_layers_are_what_their_unrolled_copy_is(
+    tiny_config, layers, groups, inner, order
+):
+    shared = kbert.build_encoder(
+        dataclasses.replace(
+            tiny_config,
+            shared_layers=True,
+            num_layers=layers,
+            num_layer_groups=groups,
+            layers_per_group=inner,
+        )
+    )
+    unrolled = kbert.build_encoder(
+        dataclasses.replace(tiny_config, num_layers=len(order))
+    )
+    for layer in unrolled.layers:
+        name = layer.name
+        if name.startswith("encoder_block_"):
+            name = f"encoder_block_{order[int(name.split('_')[-1])]}"
+        if layer.weights:
+            layer.set_weights(shared.get_layer(name).get_weights())
+    x = batch(tiny_config)
+    for key, value in outputs(unrolled, x).items():
+        np.testing.assert_allclose(outputs(shared, x)[key], value, atol=1e-6)
 
 
 def test_tied_weights_stay_tied(tiny_config, tmp_path):
@@ -384,6 +426,10 @@ def test_sequences_past_the_position_table_are_an_error(tiny_config):
         ({"layer_norm_epsilon": -1e-12}, ValueError),
         ({"pad_token_id": 10**6}, ValueError),
         ({"shared_layers": 1}, TypeError),
+        ({"num_layer_groups": 2}, ValueError),
+        ({"shared_layers": True, "num_layer_groups": 3}, ValueError),
+        ({"shared_layers": True, "layers_per_group": 0}, ValueError),
+        ({"family": None}, TypeError),
     ],
 )
 def test_bad_configs(tiny_config, change, error):
