@@ -3,6 +3,8 @@
 Vary one with `dataclasses.replace(kbert.families.BERT_BASE, vocab_size=…)`.
 """
 
+import dataclasses
+
 from kbert.config import EncoderConfig
 
 # English, lower-cased, 30,522 word pieces. The four small sizes are from
@@ -51,4 +53,98 @@ BERT_LARGE = EncoderConfig(
     num_layers=24,
     num_heads=16,
     intermediate_size=4096,
+)
+
+# Liu et al., 2019, https://arxiv.org/abs/1907.11692; sizes of
+# huggingface.co/FacebookAI/roberta-base and -large. 514 rows of positions, of
+# which the first two are not used.
+ROBERTA_BASE = EncoderConfig(
+    vocab_size=50265,
+    hidden_size=768,
+    num_layers=12,
+    num_heads=12,
+    intermediate_size=3072,
+    num_segments=1,
+    position_offset=2,
+    layer_norm_epsilon=1e-5,
+    pad_token_id=1,
+    family="roberta",
+)
+ROBERTA_LARGE = dataclasses.replace(
+    ROBERTA_BASE,
+    hidden_size=1024,
+    num_layers=24,
+    num_heads=16,
+    intermediate_size=4096,
+)
+# Conneau et al., 2020, https://arxiv.org/abs/1911.02116;
+# huggingface.co/FacebookAI/xlm-roberta-base and -large.
+XLM_ROBERTA_BASE = dataclasses.replace(
+    ROBERTA_BASE, vocab_size=250002, family="xlm-roberta"
+)
+XLM_ROBERTA_LARGE = dataclasses.replace(
+    ROBERTA_LARGE, vocab_size=250002, family="xlm-roberta"
+)
+# Martin et al., 2020, https://arxiv.org/abs/1911.03894;
+# huggingface.co/almanach/camembert-base.
+CAMEMBERT_BASE = dataclasses.replace(
+    ROBERTA_BASE, vocab_size=32005, family="camembert"
+)
+# Sanh et al., 2019, https://arxiv.org/abs/1910.01108;
+# huggingface.co/distilbert/distilbert-base-uncased.
+DISTILBERT_BASE = dataclasses.replace(
+    BERT_BASE,
+    num_layers=6,
+    num_segments=0,
+    has_pooler=False,
+    family="distilbert",
+)
+# Lan et al., 2020, https://arxiv.org/abs/1909.11942, table 1; version 2 of
+# github.com/google-research/albert.
+ALBERT_BASE_V2 = EncoderConfig(
+    vocab_size=30000,
+    hidden_size=768,
+    num_layers=12,
+    num_heads=12,
+    intermediate_size=3072,
+    embedding_size=128,
+    shared_layers=True,
+    activation="gelu_tanh",
+    hidden_dropout=0.0,
+    attention_dropout=0.0,
+    family="albert",
+)
+ALBERT_LARGE_V2 = dataclasses.replace(
+    ALBERT_BASE_V2,
+    hidden_size=1024,
+    num_layers=24,
+    num_heads=16,
+    intermediate_size=4096,
+)
+ALBERT_XLARGE_V2 = dataclasses.replace(
+    ALBERT_LARGE_V2, hidden_size=2048, intermediate_size=8192
+)
+ALBERT_XXLARGE_V2 = dataclasses.replace(
+    ALBERT_BASE_V2,
+    hidden_size=4096,
+    num_heads=64,
+    intermediate_size=16384,
+)
+# Clark et al., 2020, https://arxiv.org/abs/2003.10555, table 6; the
+# discriminators of github.com/google-research/electra.
+ELECTRA_SMALL = EncoderConfig(
+    vocab_size=30522,
+    hidden_size=256,
+    num_layers=12,
+    num_heads=4,
+    intermediate_size=1024,
+    embedding_size=128,
+    has_pooler=False,
+    family="electra",
+)
+ELECTRA_BASE = dataclasses.replace(
+    BERT_BASE, has_pooler=False, family="electra"
+)
+ELECTRA_LARGE = dataclasses.replace(
+    BERT_LARGE, has_pooler=False, family="electra"
 )
