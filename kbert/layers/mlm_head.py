@@ -154,6 +154,7 @@ class MLMBias(keras.layers.Layer):
             shape=(self.vocab_size,),
             initializer="zeros",
             dtype="float32",
+            autocast=False,
             name="bias",
         )
 
