@@ -6,6 +6,10 @@ from kbert.data.tokenizer import Tokenizer
 from kbert.models import (
     build_classifier,
     build_encoder,
+    build_masked_lm,
+    build_pretrainer,
+    build_span_model,
+    build_token_classifier,
     encoder_config,
     freeze,
 )
@@ -18,6 +22,10 @@ __all__ = [
     "__version__",
     "build_classifier",
     "build_encoder",
+    "build_masked_lm",
+    "build_pretrainer",
+    "build_span_model",
+    "build_token_classifier",
     "data",
     "encoder_config",
     "families",

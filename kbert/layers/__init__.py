@@ -4,15 +4,22 @@ from kbert.layers.activations import gelu, gelu_tanh
 from kbert.layers.classification_head import ClassificationHead
 from kbert.layers.embedding import BertEmbedding
 from kbert.layers.encoder_block import EncoderBlock
+from kbert.layers.mlm_head import MLMBias, MLMHead
 from kbert.layers.pooler import Pooler
 from kbert.layers.self_attention import SelfAttention
+from kbert.layers.span_head import SpanHead
+from kbert.layers.token_classification_head import TokenClassificationHead
 
 __all__ = [
     "BertEmbedding",
     "ClassificationHead",
     "EncoderBlock",
+    "MLMBias",
+    "MLMHead",
     "Pooler",
     "SelfAttention",
+    "SpanHead",
+    "TokenClassificationHead",
     "gelu",
     "gelu_tanh",
 ]

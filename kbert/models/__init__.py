@@ -1,7 +1,21 @@
 """Builders: functions that return plain functional Keras models."""
 
 from kbert.models.adapt import freeze
-from kbert.models.builders import build_classifier
+from kbert.models.builders import (
+    build_classifier,
+    build_span_model,
+    build_token_classifier,
+)
 from kbert.models.encoder import build_encoder, encoder_config
+from kbert.models.pretraining import build_masked_lm, build_pretrainer
 
-__all__ = ["build_classifier", "build_encoder", "encoder_config", "freeze"]
+__all__ = [
+    "build_classifier",
+    "build_encoder",
+    "build_masked_lm",
+    "build_pretrainer",
+    "build_span_model",
+    "build_token_classifier",
+    "encoder_config",
+    "freeze",
+]

@@ -8,8 +8,14 @@ from collections.abc import Sequence
 
 import keras
 
-from kbert.layers import ClassificationHead, Pooler
+from kbert.layers import ClassificationHead, SpanHead, TokenClassificationHead
 from kbert.models.encoder import encoder_config
+from kbert.models.parts import (
+    encoder_outputs,
+    given_or,
+    layer_dtype,
+    pooled_output,
+)
 
 
 def build_classifier(
@@ -19,6 +25,8 @@ def build_classifier(
     hidden_dropout: float | None = None,
     label_names: Sequence[str] | None = None,
     problem_type: str | None = None,
+    dense_activation: str | None = None,
+    has_input_dropout: bool = True,
     name: str = "classifier",
 ) -> keras.Model:
     """Build a classifier of texts or pairs of texts.
@@ -39,11 +47,18 @@ def build_classifier(
             "multi_label_classification" or "regression", kept likewise:
             `pipelines.Classifier` and transformers turn logits into scores by
             it. It does not choose the loss.
+        dense_activation: activation of a dense layer in the head, which
+            then reads the first token's hidden state and not the pooler's
+            output: "tanh" for RoBERTa and MPNet, "gelu" for ELECTRA, "relu"
+            for DistilBERT; None for BERT's and ALBERT's head without one.
+        has_input_dropout: whether dropout comes before that dense layer too
+            (not in DistilBERT).
         name: of the model.
 
     Returns:
         A `keras.Model` with the encoder's inputs and one output, the logits,
-        float32 (B, C). An encoder without a pooler gets a fresh one.
+        float32 (B, C). An encoder without a pooler gets a fresh one, unless
+        the head has a dense layer: then the model has no pooler.
 
     Raises:
         TypeError: if an argument has the wrong type.
@@ -61,40 +76,111 @@ def build_classifier(
     References:
         Devlin et al., 2018, https://arxiv.org/abs/1810.04805, section 4.1
     """
-    outputs = _encoder_outputs(encoder)
     config = encoder_config(encoder)
-    dtype = encoder.get_layer("embedding").dtype_policy
-    if "pooled_output" in outputs:
-        pooled = outputs["pooled_output"]
-    else:
-        pooled = Pooler(
-            config.hidden_size,
-            initializer_range=config.initializer_range,
-            dtype=dtype,
-            name="pooler",
-        )(outputs["sequence_output"])
     head = ClassificationHead(
         num_classes,
-        hidden_dropout=_given_or(hidden_dropout, config.hidden_dropout),
+        hidden_dropout=given_or(hidden_dropout, config.hidden_dropout),
         initializer_range=config.initializer_range,
         label_names=label_names,
         problem_type=problem_type,
-        dtype=dtype,
+        dense_size=None if dense_activation is None else config.hidden_size,
+        dense_activation=dense_activation,
+        has_input_dropout=has_input_dropout,
+        dtype=layer_dtype(encoder),
         name="classifier",
     )
-    return keras.Model(encoder.input, head(pooled), name=name)
+    if dense_activation is None:
+        x = pooled_output(encoder)
+    else:
+        x = encoder_outputs(encoder)["sequence_output"][:, 0]
+    return keras.Model(encoder.input, head(x), name=name)
 
 
-def _encoder_outputs(encoder: keras.Model) -> dict[str, keras.KerasTensor]:
-    outputs = getattr(encoder, "output", None)
-    if not isinstance(outputs, dict) or "sequence_output" not in outputs:
-        raise ValueError(
-            "`encoder` must be a model of build_encoder or load_encoder, "
-            "whose output is a dict with `sequence_output`. Received: "
-            f"encoder={encoder!r}"
-        )
-    return outputs
+def build_token_classifier(
+    encoder: keras.Model,
+    num_classes: int,
+    *,
+    hidden_dropout: float | None = None,
+    label_names: Sequence[str] | None = None,
+    name: str = "token_classifier",
+) -> keras.Model:
+    """Build a classifier of tokens, for entities or parts of speech.
+
+    Args:
+        encoder: a model of `build_encoder` or `load_encoder`. It is not
+            copied: training the classifier trains it.
+        num_classes: number C of classes a token.
+        hidden_dropout: dropout probability of the head; None for the
+            encoder's.
+        label_names: C names, kept in the model and in saved checkpoints.
+        name: of the model.
+
+    Returns:
+        A `keras.Model` with the encoder's inputs and one output, the logits,
+        float32 (B, S, C), of padding too. It has no pooler.
+
+    Raises:
+        TypeError: if an argument has the wrong type.
+        ValueError: if `encoder` is no kbert encoder, `num_classes` is under
+            1, or `label_names` does not hold `num_classes` different names.
+
+    Example:
+        >>> import kbert
+        >>> encoder = kbert.build_encoder(kbert.families.BERT_TINY)
+        >>> model = kbert.build_token_classifier(encoder, num_classes=9)
+        >>> model.output_shape
+        (None, None, 9)
+
+    References:
+        Devlin et al., 2018, https://arxiv.org/abs/1810.04805, section 5.3
+    """
+    outputs = encoder_outputs(encoder)
+    config = encoder_config(encoder)
+    head = TokenClassificationHead(
+        num_classes,
+        hidden_dropout=given_or(hidden_dropout, config.hidden_dropout),
+        initializer_range=config.initializer_range,
+        label_names=label_names,
+        dtype=layer_dtype(encoder),
+        name="token_classifier",
+    )
+    logits = head(outputs["sequence_output"])
+    return keras.Model(encoder.input, logits, name=name)
 
 
-def _given_or(value: float | None, default: float) -> float:
-    return default if value is None else value
+def build_span_model(
+    encoder: keras.Model, *, name: str = "span_model"
+) -> keras.Model:
+    """Build a model that points at an answer in the text, as SQuAD asks.
+
+    Args:
+        encoder: a model of `build_encoder` or `load_encoder`. It is not
+            copied: training the model trains it.
+        name: of the model.
+
+    Returns:
+        A `keras.Model` with the encoder's inputs and a dict of outputs:
+        `start` and `end`, logits over positions, float32 (B, S), of the
+        question and of padding too. It has no pooler.
+
+    Raises:
+        ValueError: if `encoder` is no kbert encoder.
+
+    Example:
+        >>> import kbert
+        >>> encoder = kbert.build_encoder(kbert.families.BERT_TINY)
+        >>> model = kbert.build_span_model(encoder)
+        >>> model.output_shape
+        {'start': (None, None), 'end': (None, None)}
+
+    References:
+        Devlin et al., 2018, https://arxiv.org/abs/1810.04805, section 4.2
+    """
+    outputs = encoder_outputs(encoder)
+    head = SpanHead(
+        initializer_range=encoder_config(encoder).initializer_range,
+        dtype=layer_dtype(encoder),
+        name="span",
+    )
+    logits = head(outputs["sequence_output"])
+    return keras.Model(encoder.input, logits, name=name)

@@ -1,0 +1,47 @@
+"""What the task builders share: the encoder's outputs and defaults."""
+
+import keras
+
+from kbert.layers import Pooler
+from kbert.models.encoder import encoder_config
+
+
+def encoder_outputs(encoder: keras.Model) -> dict[str, keras.KerasTensor]:
+    """Return the symbolic outputs of an encoder.
+
+    Raises:
+        ValueError: if `encoder` is no kbert encoder.
+    """
+    outputs = getattr(encoder, "output", None)
+    if not isinstance(outputs, dict) or "sequence_output" not in outputs:
+        raise ValueError(
+            "`encoder` must be a model of build_encoder or load_encoder, "
+            "whose output is a dict with `sequence_output`. Received: "
+            f"encoder={encoder!r}"
+        )
+    return outputs
+
+
+def pooled_output(encoder: keras.Model) -> keras.KerasTensor:
+    """Return the pooled output (B, H), of a fresh pooler if there is none."""
+    outputs = encoder_outputs(encoder)
+    if "pooled_output" in outputs:
+        return outputs["pooled_output"]
+    config = encoder_config(encoder)
+    pooler = Pooler(
+        config.hidden_size,
+        initializer_range=config.initializer_range,
+        dtype=layer_dtype(encoder),
+        name="pooler",
+    )
+    return pooler(outputs["sequence_output"])
+
+
+def layer_dtype(encoder: keras.Model) -> keras.DTypePolicy:
+    """Return the dtype policy that the encoder was built with."""
+    return encoder.get_layer("embedding").dtype_policy
+
+
+def given_or(value: float | None, default: float) -> float:
+    """Return `value`, or `default` where it is None."""
+    return default if value is None else value

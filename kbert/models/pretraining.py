@@ -1,0 +1,118 @@
+"""Pretraining models: masked-language modelling, and with next sentence."""
+
+import keras
+
+from kbert.layers import ClassificationHead, MLMBias, MLMHead
+from kbert.models.encoder import encoder_config
+from kbert.models.parts import encoder_outputs, layer_dtype, pooled_output
+
+
+def build_masked_lm(
+    encoder: keras.Model,
+    *,
+    all_positions: bool = False,
+    name: str = "masked_lm",
+) -> keras.Model:
+    """Build a masked language model, its weights tied to the embeddings.
+
+    Args:
+        encoder: a model of `build_encoder` or `load_encoder`. It is not
+            copied: training the model trains it.
+        all_positions: whether to give logits for every token, as
+            transformers' models do. Training wants the masked ones only:
+            the vocabulary is by far the widest projection.
+        name: of the model.
+
+    Returns:
+        A `keras.Model` with the encoder's inputs, `mask_positions`, int32
+        (B, P), each in [0, S) and 0 in unused slots, and one output: logits,
+        float32 (B, P, V). With `all_positions` it has no such input and the
+        logits are (B, S, V). It has no pooler.
+
+    Raises:
+        ValueError: if `encoder` is no kbert encoder.
+
+    Example:
+        >>> import kbert
+        >>> encoder = kbert.build_encoder(kbert.families.BERT_TINY)
+        >>> model = kbert.build_masked_lm(encoder)
+        >>> model.output_shape
+        (None, None, 30522)
+        >>> sorted(model.input)
+        ['mask_positions', 'padding_mask', 'segment_ids', 'token_ids']
+
+    References:
+        Devlin et al., 2018, https://arxiv.org/abs/1810.04805, section 3.1
+    """
+    inputs, logits = _masked_lm(encoder, all_positions)
+    return keras.Model(inputs, logits, name=name)
+
+
+def build_pretrainer(
+    encoder: keras.Model, *, name: str = "pretrainer"
+) -> keras.Model:
+    """Build BERT's pretraining model: masked words and the next sentence.
+
+    Args:
+        encoder: a model of `build_encoder` or `load_encoder`. It is not
+            copied: training the model trains it.
+        name: of the model.
+
+    Returns:
+        A `keras.Model` with the encoder's inputs, `mask_positions`, int32
+        (B, P), each in [0, S) and 0 in unused slots, and a dict of outputs:
+        `mlm`, float32 (B, P, V), and `nsp`, float32 (B, 2), where class 0 is
+        "B follows A" and 1 "B is random". An encoder without a pooler gets
+        a fresh one.
+
+    Raises:
+        ValueError: if `encoder` is no kbert encoder.
+
+    Example:
+        >>> import kbert
+        >>> encoder = kbert.build_encoder(kbert.families.BERT_TINY)
+        >>> model = kbert.build_pretrainer(encoder)
+        >>> model.output_shape
+        {'mlm': (None, None, 30522), 'nsp': (None, 2)}
+
+    References:
+        Devlin et al., 2018, https://arxiv.org/abs/1810.04805, section 3.1;
+        `run_pretraining.py` in google-research/bert
+    """
+    inputs, logits = _masked_lm(encoder)
+    head = ClassificationHead(
+        2,
+        hidden_dropout=0.0,  # `get_next_sentence_output` has none
+        initializer_range=encoder_config(encoder).initializer_range,
+        dtype=layer_dtype(encoder),
+        name="nsp",
+    )
+    outputs = {"mlm": logits, "nsp": head(pooled_output(encoder))}
+    return keras.Model(inputs, outputs, name=name)
+
+
+def _masked_lm(
+    encoder: keras.Model, all_positions: bool = False
+) -> tuple[dict[str, keras.KerasTensor], keras.KerasTensor]:
+    """The inputs and the logits of masked-language modelling."""
+    x = encoder_outputs(encoder)["sequence_output"]
+    config = encoder_config(encoder)
+    embedding = encoder.get_layer("embedding")
+    head = MLMHead(
+        config.hidden_size,
+        embedding_size=config.embedding_size,
+        activation=config.activation,
+        layer_norm_epsilon=config.layer_norm_epsilon,
+        initializer_range=config.initializer_range,
+        dtype=layer_dtype(encoder),
+        name="mlm",
+    )
+    bias = MLMBias(
+        config.vocab_size, dtype=layer_dtype(encoder), name="mlm_bias"
+    )
+    inputs = dict(encoder.input)
+    positions = None
+    if not all_positions:
+        positions = keras.Input((None,), dtype="int32", name="mask_positions")
+        inputs["mask_positions"] = positions
+    return inputs, bias(embedding(head(x, positions), reverse=True))
