@@ -13,7 +13,15 @@ from kbert.models import (
     encoder_config,
     freeze,
 )
-from kbert.pretrained import load_classifier, load_encoder, save_pretrained
+from kbert.pretrained import (
+    load_classifier,
+    load_encoder,
+    load_masked_lm,
+    load_pretrainer,
+    load_span_model,
+    load_token_classifier,
+)
+from kbert.saving import save_pretrained
 from kbert.version import __version__
 
 __all__ = [
@@ -33,6 +41,10 @@ __all__ = [
     "layers",
     "load_classifier",
     "load_encoder",
+    "load_masked_lm",
+    "load_pretrainer",
+    "load_span_model",
+    "load_token_classifier",
     "optimizers",
     "pipelines",
     "save_pretrained",

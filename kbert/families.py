@@ -148,3 +148,16 @@ ELECTRA_BASE = dataclasses.replace(
 ELECTRA_LARGE = dataclasses.replace(
     BERT_LARGE, has_pooler=False, family="electra"
 )
+
+# `EncoderConfig.family` → what its classification head has beside BERT's one
+# linear layer: arguments of `ClassificationHead`. As in transformers, which
+# follows each family's original code.
+CLASSIFIER_FORMS = {
+    "bert": {"dense_activation": None, "has_input_dropout": True},
+    "albert": {"dense_activation": None, "has_input_dropout": True},
+    "roberta": {"dense_activation": "tanh", "has_input_dropout": True},
+    "xlm-roberta": {"dense_activation": "tanh", "has_input_dropout": True},
+    "camembert": {"dense_activation": "tanh", "has_input_dropout": True},
+    "electra": {"dense_activation": "gelu", "has_input_dropout": True},
+    "distilbert": {"dense_activation": "relu", "has_input_dropout": False},
+}

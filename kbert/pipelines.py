@@ -13,7 +13,7 @@ from kbert.data.texts import check_texts
 from kbert.data.tokenizer import Tokenizer
 from kbert.layers import ClassificationHead
 from kbert.models import encoder_config
-from kbert.pretrained import check_vocabulary
+from kbert.saving import check_vocabulary
 
 ACTIVATIONS = ("softmax", "sigmoid", "linear")
 

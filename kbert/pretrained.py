@@ -1,94 +1,23 @@
-"""Loads checkpoints into models and saves models as checkpoints."""
+"""Loads checkpoints into models: each head's weights from the file."""
 
-import json
-import logging
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import keras
-from safetensors.numpy import save_file
 
-from kbert.checkpoints import mapping, readers, tables, translate
+from kbert.checkpoints.checkpoint import Checkpoint
 from kbert.checkpoints.mapping import LoadReport
-from kbert.config import EncoderConfig
-from kbert.data.tokenizer import Tokenizer
-from kbert.layers import ClassificationHead
-from kbert.models import build_classifier, build_encoder, encoder_config
+from kbert.models import (
+    build_classifier,
+    build_encoder,
+    build_masked_lm,
+    build_pretrainer,
+    build_span_model,
+    build_token_classifier,
+)
 
-_LOGGER = logging.getLogger("kbert")
-
-
-class _Checkpoint:
-    """An opened checkpoint: config, names, tensors."""
-
-    def __init__(self, source: str | os.PathLike, revision: str | None):
-        self.config = translate.config_from_hf(
-            readers.read_config(source, revision)
-        )
-        self.table = tables.TABLES[self.config.encoder.family]
-        self.tensors = readers.open_tensors(source, revision)
-        self.names = mapping.canonical_names(
-            self.tensors.shapes(), self.table.prefix, self.table.anchor
-        )
-
-    def shape(self, name: str) -> tuple[int, ...] | None:
-        """Shape of a tensor by its canonical name, None where absent."""
-        if name not in self.names:
-            return None
-        return self.tensors.shapes()[self.names[name]]
-
-    def has_pooler(self) -> bool:
-        """Whether the file has the weights of a [CLS] pooler."""
-        return any(
-            row.variable == "pooler/dense/kernel" and row.tensor in self.names
-            for row in self.table.encoder
-        )
-
-    def encoder_config(
-        self,
-        hidden_dropout: float | None,
-        attention_dropout: float | None,
-        has_pooler: bool | None = None,
-    ) -> EncoderConfig:
-        """The config, with what the caller and the file say of it."""
-        config = self.config.encoder
-        if has_pooler is None:
-            has_pooler = self.has_pooler()
-        if hidden_dropout is not None:
-            config = replace(config, hidden_dropout=hidden_dropout)
-        if attention_dropout is not None:
-            config = replace(config, attention_dropout=attention_dropout)
-        return replace(config, has_pooler=has_pooler)
-
-    def fill(
-        self, model: keras.Model, head: str = "", fresh: Sequence[str] = ()
-    ) -> LoadReport:
-        """Fill the model, and log what happened."""
-        rows = _expand(
-            (*self.table.encoder, *self.table.heads.get(head, ())),
-            self.config.encoder,
-        )
-        report = mapping.load_tensors(
-            model,
-            self.tensors,
-            rows,
-            self.names,
-            fresh=fresh,
-            ignored=self.table.ignored,
-            encoder=self.table.required,
-        )
-        report = replace(report, ignored_config_keys=self.config.unknown_keys)
-        _LOGGER.info("%s", report)
-        if report.ignored_config_keys:
-            _LOGGER.warning(
-                "%s: config.json has keys without meaning for kbert: %s",
-                report.source,
-                ", ".join(report.ignored_config_keys),
-            )
-        return report
+Loaded = keras.Model | tuple[keras.Model, LoadReport]
 
 
 def load_encoder(
@@ -99,7 +28,7 @@ def load_encoder(
     dtype: str | keras.DTypePolicy | None = None,
     revision: str | None = None,
     report: bool = False,
-) -> keras.Model | tuple[keras.Model, LoadReport]:
+) -> Loaded:
     """Load a pretrained encoder.
 
     Args:
@@ -132,7 +61,7 @@ def load_encoder(
         >>> kbert.load_encoder("/tmp/tiny").name
         'encoder'
     """
-    checkpoint = _Checkpoint(source, revision)
+    checkpoint = Checkpoint(source, revision)
     model = build_encoder(
         checkpoint.encoder_config(hidden_dropout, attention_dropout),
         dtype=dtype,
@@ -152,7 +81,7 @@ def load_classifier(
     dtype: str | keras.DTypePolicy | None = None,
     revision: str | None = None,
     report: bool = False,
-) -> keras.Model | tuple[keras.Model, LoadReport]:
+) -> Loaded:
     """Load a fine-tuned classifier with its head.
 
     Args:
@@ -184,191 +113,302 @@ def load_classifier(
         >>> kbert.load_classifier("/tmp/tiny_classifier").output_shape
         (None, 2)
     """
-    checkpoint = _Checkpoint(source, revision)
-    head_shape = checkpoint.shape("classifier.weight")
-    if not fresh_head:
-        _check_head(checkpoint, head_shape, num_classes, label_names)
-        assert head_shape is not None  # `_check_head` has seen to it
-        num_classes = head_shape[0]
-    elif num_classes is None:
-        num_classes = len(label_names or ()) or checkpoint.config.num_labels
-        if num_classes is None:
-            raise ValueError(
-                "A fresh head needs `num_classes` or `label_names`. "
-                f"Received: source={os.fspath(source)!r}, fresh_head=True"
-            )
-    if label_names is None and checkpoint.config.num_labels == num_classes:
-        label_names = checkpoint.config.label_names
-    encoder = build_encoder(
-        checkpoint.encoder_config(
-            hidden_dropout,
-            attention_dropout,
-            has_pooler=None if fresh_head else True,
-        ),
-        dtype=dtype,
+    checkpoint = Checkpoint(source, revision)
+    num_classes, label_names = _classes(
+        checkpoint, "classifier", num_classes, label_names, fresh_head
     )
+    config = checkpoint.encoder_config(hidden_dropout, attention_dropout)
+    fresh = ["classifier/"] if fresh_head else []
+    if not config.has_pooler and fresh_head:
+        fresh.append("pooler/")
     if hidden_dropout is None:
         hidden_dropout = checkpoint.config.classifier_dropout
     model = build_classifier(
-        encoder,
+        build_encoder(config, dtype=dtype),
         num_classes,
         hidden_dropout=hidden_dropout,
         label_names=label_names,
         # Another head may be for another kind of labels.
         problem_type=None if fresh_head else checkpoint.config.problem_type,
     )
-    fresh = ["classifier/"] if fresh_head else []
-    if fresh_head and not checkpoint.has_pooler():
-        fresh.append("pooler/")
-    loaded = checkpoint.fill(model, head="classifier", fresh=fresh)
+    loaded = checkpoint.fill(model, ["classifier"], fresh)
     return (model, loaded) if report else model
 
 
-def _check_head(
-    checkpoint: _Checkpoint,
-    head_shape: tuple[int, ...] | None,
-    num_classes: int | None,
-    label_names: Sequence[str] | None,
-) -> None:
-    location = checkpoint.tensors.location
-    if head_shape is None:
-        raise ValueError(
-            "The checkpoint has no classification head (no tensor "
-            "classifier.weight). Pass fresh_head=True and num_classes to "
-            f"start a new one. Received: source={location!r}"
-        )
-    if num_classes not in (None, head_shape[0]):
-        raise ValueError(
-            f"The checkpoint's head has {head_shape[0]} classes. Pass "
-            "fresh_head=True to start a new one. Received: "
-            f"num_classes={num_classes}, source={location!r}"
-        )
-    names = checkpoint.config.label_names
-    if label_names is None and names is not None:
-        if len(set(names)) < len(names) or len(names) != head_shape[0]:
-            raise ValueError(
-                f"The head has {head_shape[0]} classes, but `id2label` in "
-                "config.json does not hold as many different names. Pass "
-                f"label_names. Received: id2label={names}, source={location!r}"
-            )
-
-
-def save_pretrained(
-    model: keras.Model,
-    directory: str | os.PathLike,
-    tokenizer: Tokenizer | None = None,
-) -> None:
-    """Save a model in Hugging Face's layout.
-
-    Writes `config.json`, `model.safetensors` and, with a tokenizer, its
-    files. transformers loads them with equal outputs, and so do kbert's
-    loaders. Existing files of these names are replaced.
+def load_token_classifier(
+    source: str | os.PathLike,
+    *,
+    num_classes: int | None = None,
+    label_names: Sequence[str] | None = None,
+    fresh_head: bool = False,
+    hidden_dropout: float | None = None,
+    attention_dropout: float | None = None,
+    dtype: str | keras.DTypePolicy | None = None,
+    revision: str | None = None,
+    report: bool = False,
+) -> Loaded:
+    """Load a fine-tuned classifier of tokens with its head.
 
     Args:
-        model: an encoder or a task model of kbert's builders.
-        directory: where to write; made if absent.
-        tokenizer: the tokenizer the model was trained with.
+        source: hub id or directory, as for `load_encoder`.
+        num_classes: number of classes; None for the checkpoint's.
+        label_names: names of the classes; None for the checkpoint's.
+        fresh_head: True to start with a new random head.
+        hidden_dropout: replaces the checkpoint's, in the head too.
+        attention_dropout: replaces the checkpoint's.
+        dtype: dtype policy; None for Keras' global policy.
+        revision: branch, tag or commit on the hub.
+        report: whether to return what was loaded too.
+
+    Returns:
+        The model of `build_token_classifier`, or it and a `LoadReport`.
 
     Raises:
-        NotADirectoryError: if `directory` is a file.
-        ValueError: if the model is none of kbert's, Hugging Face's format
-            cannot express it, or the tokenizer has more ids than the
-            model's embedding table.
+        FileNotFoundError: if the source or a file of it does not exist.
+        ValueError: as `load_classifier`.
 
     Example:
         >>> import kbert
         >>> encoder = kbert.build_encoder(kbert.families.BERT_TINY)
-        >>> kbert.save_pretrained(encoder, "/tmp/tiny")
+        >>> model = kbert.build_token_classifier(encoder, num_classes=3)
+        >>> kbert.save_pretrained(model, "/tmp/tiny_tagger")
+        >>> kbert.load_token_classifier("/tmp/tiny_tagger").output_shape
+        (None, None, 3)
     """
-    config = encoder_config(model)
-    if tokenizer is not None:
-        check_vocabulary(tokenizer, config)
-    heads = [x for x in model.layers if isinstance(x, ClassificationHead)]
-    if config.family not in tables.TABLES:
-        raise ValueError(
-            f"Hugging Face's layout is known for {sorted(tables.TABLES)}. "
-            f"Received: family={config.family!r}"
-        )
-    table = tables.TABLES[config.family]
-    head_name = heads[0].name if heads else ""
-    if len(heads) > 1 or head_name not in table.architectures:
-        raise ValueError(
-            "Expected an encoder or a model of build_classifier. Received: "
-            f"heads {[head.name for head in heads]}"
-        )
-    rows = _expand(
-        _file_rows(table, head_name, table.prefix if head_name else ""), config
+    checkpoint = Checkpoint(source, revision)
+    num_classes, label_names = _classes(
+        checkpoint, "token_classifier", num_classes, label_names, fresh_head
     )
-    written = translate.config_to_hf(
-        config,
-        table.architectures[head_name],
-        num_classes=heads[0].num_classes if heads else None,
-        label_names=heads[0].label_names if heads else None,
-        problem_type=heads[0].problem_type if heads else None,
-        dtype=model.get_layer("embedding").variable_dtype,
-        classifier_dropout=_own_dropout(heads, config),
+    config = checkpoint.encoder_config(hidden_dropout, attention_dropout)
+    if hidden_dropout is None and config.family != "distilbert":
+        hidden_dropout = checkpoint.config.classifier_dropout
+    model = build_token_classifier(
+        build_encoder(config, dtype=dtype),
+        num_classes,
+        hidden_dropout=hidden_dropout,
+        label_names=label_names,
     )
-    tensors = mapping.collect_tensors(model, rows)
-
-    directory = Path(directory)
-    if directory.exists() and not directory.is_dir():
-        raise NotADirectoryError(
-            f"Expected a directory. Received: directory={str(directory)!r}"
-        )
-    directory.mkdir(parents=True, exist_ok=True)
-    # transformers refuses a file without this mark.
-    save_file(tensors, directory / "model.safetensors", {"format": "pt"})
-    (directory / "config.json").write_text(
-        json.dumps(written, indent=2) + "\n", encoding="utf-8"
-    )
-    # safetensors lets nobody but the owner read what it writes.
-    shutil.copymode(directory / "config.json", directory / "model.safetensors")
-    if tokenizer is not None:
-        tokenizer.save(directory)
+    fresh = ["token_classifier/"] if fresh_head else []
+    loaded = checkpoint.fill(model, ["token_classifier"], fresh)
+    return (model, loaded) if report else model
 
 
-def _expand(
-    rows: Sequence[mapping.Row], config: EncoderConfig
-) -> list[mapping.Row]:
-    num_blocks = max(config.block_order()) + 1
-    return mapping.expand(rows, num_blocks, config.layers_per_group)
-
-
-def _file_rows(
-    table: tables.Table, head_name: str, prefix: str
-) -> list[mapping.Row]:
-    """Rows with the names that a file of this architecture uses."""
-    encoder = [
-        replace(row, tensor=prefix + row.tensor) for row in table.encoder
-    ]
-    return [*encoder, *table.heads.get(head_name, ())]
-
-
-def _own_dropout(
-    heads: list[ClassificationHead], config: EncoderConfig
-) -> float | None:
-    if heads and heads[0].hidden_dropout != config.hidden_dropout:
-        return heads[0].hidden_dropout
-    return None
-
-
-def check_vocabulary(tokenizer: Tokenizer, config: EncoderConfig) -> None:
-    """Refuse a tokenizer whose ids a model has no embeddings for.
-
-    Compiled code (XLA, TPUs) clamps such ids in silence, so this is checked
-    wherever a tokenizer and a model meet.
+def load_span_model(
+    source: str | os.PathLike,
+    *,
+    fresh_head: bool = False,
+    hidden_dropout: float | None = None,
+    attention_dropout: float | None = None,
+    dtype: str | keras.DTypePolicy | None = None,
+    revision: str | None = None,
+    report: bool = False,
+) -> Loaded:
+    """Load a model that points at answers, with its head.
 
     Args:
-        tokenizer: the tokenizer.
-        config: the model's config, `encoder_config(model)`.
+        source: hub id or directory, as for `load_encoder`.
+        fresh_head: True to start with a new random head.
+        hidden_dropout: replaces the checkpoint's.
+        attention_dropout: replaces the checkpoint's.
+        dtype: dtype policy; None for Keras' global policy.
+        revision: branch, tag or commit on the hub.
+        report: whether to return what was loaded too.
+
+    Returns:
+        The model of `build_span_model`, or it and a `LoadReport`.
 
     Raises:
-        ValueError: if the tokenizer's largest id has no row.
+        FileNotFoundError: if the source or a file of it does not exist.
+        ValueError: as `load_encoder`, or if the checkpoint has no span head
+            and `fresh_head` is False.
+
+    Example:
+        >>> import kbert
+        >>> encoder = kbert.build_encoder(kbert.families.BERT_TINY)
+        >>> model = kbert.build_span_model(encoder)
+        >>> kbert.save_pretrained(model, "/tmp/tiny_span")
+        >>> sorted(kbert.load_span_model("/tmp/tiny_span").output)
+        ['end', 'start']
     """
-    if tokenizer.vocab_size > config.vocab_size:
-        raise ValueError(
-            "The tokenizer is not this model's: it has more ids than the "
-            "model's embedding table has rows. Received: "
-            f"tokenizer.vocab_size={tokenizer.vocab_size}, "
-            f"vocab_size={config.vocab_size}"
+    checkpoint = Checkpoint(source, revision)
+    if not fresh_head:
+        _head_shape(checkpoint, "span")
+    config = checkpoint.encoder_config(hidden_dropout, attention_dropout)
+    model = build_span_model(build_encoder(config, dtype=dtype))
+    loaded = checkpoint.fill(model, ["span"], ["span/"] if fresh_head else [])
+    return (model, loaded) if report else model
+
+
+def load_masked_lm(
+    source: str | os.PathLike,
+    *,
+    all_positions: bool = False,
+    hidden_dropout: float | None = None,
+    attention_dropout: float | None = None,
+    dtype: str | keras.DTypePolicy | None = None,
+    revision: str | None = None,
+    report: bool = False,
+) -> Loaded:
+    """Load a masked language model with its head.
+
+    Args:
+        source: hub id or directory, as for `load_encoder`.
+        all_positions: whether to give logits for every token; see
+            `build_masked_lm`.
+        hidden_dropout: replaces the checkpoint's.
+        attention_dropout: replaces the checkpoint's.
+        dtype: dtype policy; None for Keras' global policy.
+        revision: branch, tag or commit on the hub.
+        report: whether to return what was loaded too.
+
+    Returns:
+        The model of `build_masked_lm`, or it and a `LoadReport`.
+
+    Raises:
+        FileNotFoundError: if the source or a file of it does not exist.
+        ValueError: as `load_encoder`, or if the checkpoint has no
+            masked-language head, or one that is not tied to its embeddings.
+
+    Example:
+        >>> import kbert
+        >>> encoder = kbert.build_encoder(kbert.families.BERT_TINY)
+        >>> model = kbert.build_masked_lm(encoder)
+        >>> kbert.save_pretrained(model, "/tmp/tiny_mlm")
+        >>> kbert.load_masked_lm("/tmp/tiny_mlm").output_shape
+        (None, None, 30522)
+    """
+    checkpoint = Checkpoint(source, revision)
+    _head_shape(checkpoint, "mlm")
+    config = checkpoint.encoder_config(hidden_dropout, attention_dropout)
+    model = build_masked_lm(
+        build_encoder(config, dtype=dtype),
+        all_positions=all_positions,
+        activation=checkpoint.table.mlm_activation,
+    )
+    loaded = checkpoint.fill(model, ["mlm"])
+    return (model, loaded) if report else model
+
+
+def load_pretrainer(
+    source: str | os.PathLike,
+    *,
+    hidden_dropout: float | None = None,
+    attention_dropout: float | None = None,
+    dtype: str | keras.DTypePolicy | None = None,
+    revision: str | None = None,
+    report: bool = False,
+) -> Loaded:
+    """Load a pretraining model: masked words, and the sentence head.
+
+    BERT's second head tells whether B follows A, ALBERT's whether A and B are
+    in order.
+
+    Args:
+        source: hub id or directory, as for `load_encoder`.
+        hidden_dropout: replaces the checkpoint's.
+        attention_dropout: replaces the checkpoint's.
+        dtype: dtype policy; None for Keras' global policy.
+        revision: branch, tag or commit on the hub.
+        report: whether to return what was loaded too.
+
+    Returns:
+        The model of `build_pretrainer`, or it and a `LoadReport`.
+
+    Raises:
+        FileNotFoundError: if the source or a file of it does not exist.
+        ValueError: as `load_masked_lm`, or if the checkpoint has no sentence
+            head.
+
+    Example:
+        >>> import kbert
+        >>> encoder = kbert.build_encoder(kbert.families.BERT_TINY)
+        >>> model = kbert.build_pretrainer(encoder)
+        >>> kbert.save_pretrained(model, "/tmp/tiny_pretrainer")
+        >>> sorted(kbert.load_pretrainer("/tmp/tiny_pretrainer").output)
+        ['mlm', 'nsp']
+    """
+    checkpoint = Checkpoint(source, revision)
+    for head in ("mlm", "nsp"):
+        _head_shape(checkpoint, head)
+    config = checkpoint.encoder_config(hidden_dropout, attention_dropout)
+    dropout = 0.0
+    if config.family == "albert" and hidden_dropout is None:
+        dropout = checkpoint.config.classifier_dropout or 0.0
+    model = build_pretrainer(
+        build_encoder(replace(config, has_pooler=True), dtype=dtype),
+        hidden_dropout=dropout,
+    )
+    loaded = checkpoint.fill(model, ["mlm", "nsp"])
+    return (model, loaded) if report else model
+
+
+# A variable that every head of this name has.
+_HEAD_VARIABLES = {
+    "classifier": "classifier/logits/kernel",
+    "token_classifier": "token_classifier/logits/kernel",
+    "span": "span/logits/kernel",
+    "mlm": "mlm/dense/kernel",
+    "nsp": "nsp/logits/kernel",
+}
+
+
+def _head_shape(checkpoint: Checkpoint, head: str) -> tuple[int, ...]:
+    """Shape of a head's tensor, (classes, hidden) for those with classes."""
+    shape = checkpoint.shape_of(_HEAD_VARIABLES[head])
+    if shape is None:
+        name = {
+            "classifier": "classification",
+            "token_classifier": "token classification",
+            "mlm": "masked-language",
+            "nsp": "next-sentence",
+        }.get(head, head)
+        remedy = (
+            "Load the encoder and build the model on it to start a new one."
+            if head in ("mlm", "nsp")
+            else "Pass fresh_head=True (and num_classes where there are "
+            "classes) to start a new one."
         )
+        raise ValueError(
+            f"The checkpoint has no {name} head. {remedy} Received: "
+            f"source={checkpoint.tensors.location!r}"
+        )
+    return shape
+
+
+def _classes(
+    checkpoint: Checkpoint,
+    head: str,
+    num_classes: int | None,
+    label_names: Sequence[str] | None,
+    fresh_head: bool,
+) -> tuple[int, Sequence[str] | None]:
+    """How many classes a head has, and their names."""
+    location = checkpoint.tensors.location
+    names = checkpoint.config.label_names
+    if fresh_head:
+        if num_classes is None:
+            num_classes = len(label_names or ()) or checkpoint.config.num_labels
+        if num_classes is None:
+            raise ValueError(
+                "A fresh head needs `num_classes` or `label_names`. "
+                f"Received: source={location!r}, fresh_head=True"
+            )
+        if label_names is None and names and len(names) == num_classes:
+            label_names = names
+        return num_classes, label_names
+    count = _head_shape(checkpoint, head)[0]
+    if num_classes not in (None, count):
+        raise ValueError(
+            f"The checkpoint's head has {count} classes. Pass fresh_head=True "
+            f"to start a new one. Received: num_classes={num_classes}, "
+            f"source={location!r}"
+        )
+    if label_names is None and names is not None:
+        if not len(set(names)) == len(names) == count:
+            raise ValueError(
+                f"The head has {count} classes, but `id2label` in config.json "
+                "does not hold as many different names. Pass label_names. "
+                f"Received: id2label={names}, source={location!r}"
+            )
+        label_names = names
+    return count, label_names

@@ -27,17 +27,21 @@ MAY_IMPORT = {
     "optimizers": (set(), {"keras", "tensorflow"}),
     "data": ({"data", "hub"}, {"numpy", "tokenizers", "tensorflow"}),
     "distribution": (set(), {"keras", "tensorflow"}),
-    "models": ({"models", "config", "layers", "losses"}, {"keras"}),
+    "models": (
+        {"models", "config", "families", "layers", "losses"},
+        {"keras"},
+    ),
     "checkpoints": (
         {"checkpoints", "config", "hub"},
         {"numpy", "safetensors"},
     ),
-    "pretrained": (
-        {"models", "layers", "checkpoints", "config", "data"},
+    "pretrained": ({"models", "checkpoints"}, {"keras"}),
+    "saving": (
+        {"models", "layers", "checkpoints", "config", "families", "data"},
         {"keras", "safetensors"},
     ),
     "pipelines": (
-        {"models", "layers", "checkpoints", "config", "data", "pretrained"},
+        {"models", "layers", "checkpoints", "config", "data", "saving"},
         {"keras", "numpy"},
     ),
 }

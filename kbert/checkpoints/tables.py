@@ -17,10 +17,13 @@ class Table:
         prefix: what a task model's file puts before the encoder's names.
         anchor: an encoder tensor that every file has; finds the prefix.
         encoder: rows of the encoder.
-        heads: name of a head layer → rows of the head, whose names in the
-            file have no prefix.
-        architectures: name of the head layer ("" for none) → the class
-            name that transformers' config.json gives.
+        heads: name of a head → rows of its layers, whose names in the file
+            have no prefix. A pretrainer has the heads "mlm" and "nsp".
+        architectures: name of the head, "pretrainer", or "" for none → the
+            class name that transformers' config.json gives.
+        tied: names that only repeat another tensor → that tensor's name.
+        mlm_activation: of the masked-language head where it is always this
+            one, whatever the encoder's is; or None.
         ignored: regular expressions of names that hold no weight.
         required: a regular expression of names that are all to be used.
     """
@@ -32,6 +35,8 @@ class Table:
     architectures: dict[str, str]
     ignored: tuple[str, ...]
     required: str
+    tied: dict[str, str]
+    mlm_activation: str | None = None
 
 
 def _linear(tensor: str, variable: str) -> tuple[Row, Row]:
@@ -124,13 +129,22 @@ _TOKENS = _linear("classifier", "token_classifier/logits")
 _SPAN = _linear("qa_outputs", "span/logits")
 
 
-def _architectures(name: str, base: str = "Model") -> dict[str, str]:
+def _mlm(dense: str, layer_norm: str, bias: str) -> tuple[Row, ...]:
+    return (
+        *_linear(dense, "mlm/dense"),
+        *_layer_norm(layer_norm, "mlm/layer_norm"),
+        Row(bias, "mlm_bias/bias"),
+    )
+
+
+def _architectures(name: str) -> dict[str, str]:
     return {
-        "": name + base,
+        "": name + "Model",
         "classifier": name + "ForSequenceClassification",
         "token_classifier": name + "ForTokenClassification",
         "span": name + "ForQuestionAnswering",
         "mlm": name + "ForMaskedLM",
+        "pretrainer": name + "ForPreTraining",
     }
 
 
@@ -146,10 +160,20 @@ BERT = Table(
         "classifier": _ONE_LAYER,
         "token_classifier": _TOKENS,
         "span": _SPAN,
+        "mlm": _mlm(
+            "cls.predictions.transform.dense",
+            "cls.predictions.transform.LayerNorm",
+            "cls.predictions.bias",
+        ),
+        "nsp": _linear("cls.seq_relationship", "nsp/logits"),
     },
     architectures=_architectures("Bert"),
     ignored=_BUFFERS,
     required=r"(embeddings|encoder)\.",
+    tied={
+        "cls.predictions.decoder.weight": _ANCHOR,
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    },
 )
 
 
@@ -161,8 +185,14 @@ def _roberta(name: str) -> Table:
             "classifier": _TWO_LAYERS,
             "token_classifier": _TOKENS,
             "span": _SPAN,
+            "mlm": _mlm("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
         },
         architectures=_architectures(name),
+        tied={
+            "lm_head.decoder.weight": _ANCHOR,
+            "lm_head.decoder.bias": "lm_head.bias",
+        },
+        mlm_activation="gelu",
     )
 
 
@@ -183,10 +213,14 @@ DISTILBERT = Table(
         ),
         "token_classifier": _TOKENS,
         "span": _SPAN,
+        "mlm": _mlm(
+            "vocab_transform", "vocab_layer_norm", "vocab_projector.bias"
+        ),
     },
     architectures=_architectures("DistilBert"),
     ignored=_BUFFERS,
     required=r"(embeddings|transformer)\.",
+    tied={"vocab_projector.weight": _ANCHOR},
 )
 ALBERT = Table(
     prefix="albert.",
@@ -201,10 +235,18 @@ ALBERT = Table(
         "classifier": _ONE_LAYER,
         "token_classifier": _TOKENS,
         "span": _SPAN,
+        "mlm": _mlm(
+            "predictions.dense", "predictions.LayerNorm", "predictions.bias"
+        ),
+        "nsp": _linear("sop_classifier.classifier", "nsp/logits"),
     },
     architectures=_architectures("Albert"),
     ignored=_BUFFERS,
     required=r"(embeddings|encoder)\.",
+    tied={
+        "predictions.decoder.weight": _ANCHOR,
+        "predictions.decoder.bias": "predictions.bias",
+    },
 )
 ELECTRA = Table(
     prefix="electra.",
@@ -218,10 +260,17 @@ ELECTRA = Table(
         "classifier": _TWO_LAYERS,
         "token_classifier": _TOKENS,
         "span": _SPAN,
+        "mlm": _mlm(
+            "generator_predictions.dense",
+            "generator_predictions.LayerNorm",
+            "generator_lm_head.bias",
+        ),
     },
     architectures=_architectures("Electra"),
     ignored=_BUFFERS,
     required=r"(embeddings|encoder|embeddings_project)\.",
+    tied={"generator_lm_head.weight": _ANCHOR},
+    mlm_activation="gelu",
 )
 
 # `EncoderConfig.family` → its table.

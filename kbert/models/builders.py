@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import keras
 
+from kbert.families import CLASSIFIER_FORMS
 from kbert.layers import ClassificationHead, SpanHead, TokenClassificationHead
 from kbert.models.encoder import encoder_config
 from kbert.models.parts import (
@@ -25,8 +26,8 @@ def build_classifier(
     hidden_dropout: float | None = None,
     label_names: Sequence[str] | None = None,
     problem_type: str | None = None,
-    dense_activation: str | None = None,
-    has_input_dropout: bool = True,
+    dense_activation: str | None = "family",
+    has_input_dropout: bool | None = None,
     name: str = "classifier",
 ) -> keras.Model:
     """Build a classifier of texts or pairs of texts.
@@ -47,12 +48,13 @@ def build_classifier(
             "multi_label_classification" or "regression", kept likewise:
             `pipelines.Classifier` and transformers turn logits into scores by
             it. It does not choose the loss.
-        dense_activation: activation of a dense layer in the head, which
-            then reads the first token's hidden state and not the pooler's
-            output: "tanh" for RoBERTa and MPNet, "gelu" for ELECTRA, "relu"
-            for DistilBERT; None for BERT's and ALBERT's head without one.
+        dense_activation: "family" for the head of the encoder's family; None
+            for one linear layer on the pooler's output (BERT, ALBERT); else
+            the activation of a dense layer before it, which then reads the
+            first token's hidden state: "tanh" (RoBERTa), "gelu" (ELECTRA),
+            "relu" (DistilBERT).
         has_input_dropout: whether dropout comes before that dense layer too
-            (not in DistilBERT).
+            (not in DistilBERT); None for what the family does.
         name: of the model.
 
     Returns:
@@ -77,6 +79,11 @@ def build_classifier(
         Devlin et al., 2018, https://arxiv.org/abs/1810.04805, section 4.1
     """
     config = encoder_config(encoder)
+    form = CLASSIFIER_FORMS.get(config.family, CLASSIFIER_FORMS["bert"])
+    if dense_activation == "family":
+        dense_activation = form["dense_activation"]
+    if has_input_dropout is None:
+        has_input_dropout = form["has_input_dropout"]
     head = ClassificationHead(
         num_classes,
         hidden_dropout=given_or(hidden_dropout, config.hidden_dropout),

@@ -11,6 +11,7 @@ def build_masked_lm(
     encoder: keras.Model,
     *,
     all_positions: bool = False,
+    activation: str | None = None,
     name: str = "masked_lm",
 ) -> keras.Model:
     """Build a masked language model, its weights tied to the embeddings.
@@ -21,6 +22,7 @@ def build_masked_lm(
         all_positions: whether to give logits for every token, as
             transformers' models do. Training wants the masked ones only:
             the vocabulary is by far the widest projection.
+        activation: of the head's dense layer; None for the encoder's.
         name: of the model.
 
     Returns:
@@ -44,18 +46,23 @@ def build_masked_lm(
     References:
         Devlin et al., 2018, https://arxiv.org/abs/1810.04805, section 3.1
     """
-    inputs, logits = _masked_lm(encoder, all_positions)
+    inputs, logits = _masked_lm(encoder, all_positions, activation)
     return keras.Model(inputs, logits, name=name)
 
 
 def build_pretrainer(
-    encoder: keras.Model, *, name: str = "pretrainer"
+    encoder: keras.Model,
+    *,
+    hidden_dropout: float = 0.0,
+    name: str = "pretrainer",
 ) -> keras.Model:
     """Build BERT's pretraining model: masked words and the next sentence.
 
     Args:
         encoder: a model of `build_encoder` or `load_encoder`. It is not
             copied: training the model trains it.
+        hidden_dropout: dropout probability of the sentence head, 0 in BERT
+            (ALBERT has its classifier's).
         name: of the model.
 
     Returns:
@@ -82,7 +89,7 @@ def build_pretrainer(
     inputs, logits = _masked_lm(encoder)
     head = ClassificationHead(
         2,
-        hidden_dropout=0.0,  # `get_next_sentence_output` has none
+        hidden_dropout=hidden_dropout,
         initializer_range=encoder_config(encoder).initializer_range,
         dtype=layer_dtype(encoder),
         name="nsp",
@@ -92,7 +99,9 @@ def build_pretrainer(
 
 
 def _masked_lm(
-    encoder: keras.Model, all_positions: bool = False
+    encoder: keras.Model,
+    all_positions: bool = False,
+    activation: str | None = None,
 ) -> tuple[dict[str, keras.KerasTensor], keras.KerasTensor]:
     """The inputs and the logits of masked-language modelling."""
     x = encoder_outputs(encoder)["sequence_output"]
@@ -101,7 +110,7 @@ def _masked_lm(
     head = MLMHead(
         config.hidden_size,
         embedding_size=config.embedding_size,
-        activation=config.activation,
+        activation=activation or config.activation,
         layer_norm_epsilon=config.layer_norm_epsilon,
         initializer_range=config.initializer_range,
         dtype=layer_dtype(encoder),

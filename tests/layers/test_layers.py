@@ -328,7 +328,9 @@ def test_fresh_weights_are_berts():
     for weight in block.weights:
         values = weight.numpy()
         if weight.name == "kernel":
-            assert np.abs(values).max() <= 0.1 + 1e-6
+            # Keras on PyTorch cuts by drawing 4 times and keeps the rest:
+            # 4 values in a million lie outside.
+            assert np.mean(np.abs(values) > 0.1 + 1e-6) < 1e-4
             # A normal cut at ±2σ has 0.8796 of its deviation.
             assert values.std() == pytest.approx(0.05 * 0.8796, rel=0.03)
         else:

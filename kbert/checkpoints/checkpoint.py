@@ -1,0 +1,140 @@
+"""An opened checkpoint: its config, its names and its tensors."""
+
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from kbert.checkpoints import mapping, readers, tables, translate
+from kbert.checkpoints.mapping import LoadReport, Row
+from kbert.config import EncoderConfig
+
+_LOGGER = logging.getLogger("kbert")
+
+
+class Checkpoint:
+    """What a loader asks of a checkpoint.
+
+    Args:
+        source: hub id or directory.
+        revision: branch, tag or commit on the hub.
+
+    Raises:
+        FileNotFoundError: if the source or a file of it does not exist.
+        ValueError: if a file is damaged or the config is not of an encoder
+            that kbert builds.
+    """
+
+    def __init__(self, source: str | os.PathLike, revision: str | None = None):
+        """See the class."""
+        self.config = translate.config_from_hf(
+            readers.read_config(source, revision)
+        )
+        self.table = tables.TABLES[self.config.encoder.family]
+        self.tensors = readers.open_tensors(source, revision)
+        self.names = mapping.canonical_names(
+            self.tensors.shapes(), self.table.prefix, self.table.anchor
+        )
+
+    def shape_of(self, variable: str) -> tuple[int, ...] | None:
+        """Shape in the file of the tensor for a variable, None if absent."""
+        for rows in (self.table.encoder, *self.table.heads.values()):
+            for row in rows:
+                if row.variable == variable and row.tensor in self.names:
+                    return self.tensors.shapes()[self.names[row.tensor]]
+        return None
+
+    def encoder_config(
+        self, hidden_dropout: float | None, attention_dropout: float | None
+    ) -> EncoderConfig:
+        """The config, with what the caller and the file say of it."""
+        config = replace(
+            self.config.encoder,
+            has_pooler=self.shape_of("pooler/dense/kernel") is not None,
+        )
+        if hidden_dropout is not None:
+            config = replace(config, hidden_dropout=hidden_dropout)
+        if attention_dropout is not None:
+            config = replace(config, attention_dropout=attention_dropout)
+        return config
+
+    def fill(
+        self, model, heads: Sequence[str] = (), fresh: Sequence[str] = ()
+    ) -> LoadReport:
+        """Fill a model's variables and log what happened.
+
+        Args:
+            model: a Keras model of kbert's builders.
+            heads: names of its heads, as in the table.
+            fresh: prefixes of variable paths that are to stay as they are.
+
+        Returns:
+            The report.
+
+        Raises:
+            ValueError: as `mapping.load_tensors`, or if a tensor that should
+                repeat another (a tied decoder) differs from it.
+        """
+        tied = self._tied_names(heads)
+        report = mapping.load_tensors(
+            model,
+            self.tensors,
+            head_rows(self.table, heads, self.config.encoder),
+            self.names,
+            fresh=fresh,
+            ignored=(*self.table.ignored, *tied),
+            encoder=self.table.required,
+        )
+        report = replace(report, ignored_config_keys=self.config.unknown_keys)
+        _LOGGER.info("%s", report)
+        if report.ignored_config_keys:
+            _LOGGER.warning(
+                "%s: config.json has keys without meaning for kbert: %s",
+                report.source,
+                ", ".join(report.ignored_config_keys),
+            )
+        return report
+
+    def _tied_names(self, heads: Sequence[str]) -> list[str]:
+        """Check the tensors that repeat another; return their patterns."""
+        if "mlm" not in heads:
+            return []
+        for name, original in self.table.tied.items():
+            if name not in self.names or original not in self.names:
+                continue
+            if not np.array_equal(
+                self.tensors.read(self.names[name]),
+                self.tensors.read(self.names[original]),
+            ):
+                raise ValueError(
+                    "kbert ties the vocabulary projection to the embeddings, "
+                    f"but {self.names[name]} differs from "
+                    f"{self.names[original]}. Received: {self.tensors.location}"
+                )
+        return [name.replace(".", r"\.") for name in self.table.tied]
+
+
+def head_rows(
+    table: tables.Table,
+    heads: Sequence[str],
+    config: EncoderConfig,
+    prefix: str = "",
+) -> list[Row]:
+    """Expanded rows of an encoder and heads.
+
+    Args:
+        table: of the family.
+        heads: names of heads, as in the table.
+        config: of the encoder.
+        prefix: what goes before the encoder's tensor names.
+
+    Returns:
+        Rows without placeholders.
+    """
+    rows = [replace(row, tensor=prefix + row.tensor) for row in table.encoder]
+    for head in heads:
+        rows += table.heads[head]
+    num_blocks = max(config.block_order()) + 1
+    return mapping.expand(rows, num_blocks, config.layers_per_group)

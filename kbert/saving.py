@@ -1,0 +1,143 @@
+"""Saves models as checkpoints that Hugging Face transformers loads."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import keras
+from safetensors.numpy import save_file
+
+from kbert.checkpoints import mapping, tables, translate
+from kbert.checkpoints.checkpoint import head_rows
+from kbert.config import EncoderConfig
+from kbert.data.tokenizer import Tokenizer
+from kbert.families import CLASSIFIER_FORMS
+from kbert.layers import ClassificationHead, TokenClassificationHead
+from kbert.models import encoder_config
+
+# Layers that make up a head, by their names.
+_HEADS = ("classifier", "token_classifier", "span", "mlm", "nsp")
+
+
+def save_pretrained(
+    model: keras.Model,
+    directory: str | os.PathLike,
+    tokenizer: Tokenizer | None = None,
+) -> None:
+    """Save a model in Hugging Face's layout.
+
+    Writes `config.json`, `model.safetensors` and, with a tokenizer, its
+    files. transformers loads them with equal outputs, and so do kbert's
+    loaders. Existing files of these names are replaced.
+
+    Args:
+        model: an encoder or a task model of kbert's builders.
+        directory: where to write; made if absent.
+        tokenizer: the tokenizer the model was trained with.
+
+    Raises:
+        NotADirectoryError: if `directory` is a file.
+        ValueError: if the model is none of kbert's, Hugging Face's format
+            cannot express it, or the tokenizer has more ids than the
+            model's embedding table.
+
+    Example:
+        >>> import kbert
+        >>> encoder = kbert.build_encoder(kbert.families.BERT_TINY)
+        >>> kbert.save_pretrained(encoder, "/tmp/tiny")
+    """
+    config = encoder_config(model)
+    if tokenizer is not None:
+        check_vocabulary(tokenizer, config)
+    if config.family not in tables.TABLES:
+        raise ValueError(
+            f"Hugging Face's layout is known for {sorted(tables.TABLES)}. "
+            f"Received: family={config.family!r}"
+        )
+    table = tables.TABLES[config.family]
+    heads = [layer.name for layer in model.layers if layer.name in _HEADS]
+    task = "pretrainer" if set(heads) == {"mlm", "nsp"} else "".join(heads)
+    if task not in table.architectures or not set(heads) <= set(table.heads):
+        raise ValueError(
+            f"A checkpoint of family {config.family!r} has no place for such "
+            f"heads. Received: heads {heads}"
+        )
+    head = _labelled_head(model, config)
+    written = translate.config_to_hf(
+        config,
+        table.architectures[task],
+        num_classes=head.num_classes if head else None,
+        label_names=head.label_names if head else None,
+        problem_type=getattr(head, "problem_type", None),
+        dtype=model.get_layer("embedding").variable_dtype,
+        classifier_dropout=_own_dropout(head, config),
+    )
+    rows = head_rows(table, heads, config, table.prefix if heads else "")
+    tensors = mapping.collect_tensors(model, rows)
+
+    directory = Path(directory)
+    if directory.exists() and not directory.is_dir():
+        raise NotADirectoryError(
+            f"Expected a directory. Received: directory={str(directory)!r}"
+        )
+    directory.mkdir(parents=True, exist_ok=True)
+    # transformers refuses a file without this mark.
+    save_file(tensors, directory / "model.safetensors", {"format": "pt"})
+    (directory / "config.json").write_text(
+        json.dumps(written, indent=2) + "\n", encoding="utf-8"
+    )
+    # safetensors lets nobody but the owner read what it writes.
+    shutil.copymode(directory / "config.json", directory / "model.safetensors")
+    if tokenizer is not None:
+        tokenizer.save(directory)
+
+
+def _labelled_head(
+    model: keras.Model, config: EncoderConfig
+) -> ClassificationHead | TokenClassificationHead | None:
+    """The head whose classes the config names, if it has the family's form."""
+    for layer in model.layers:
+        if layer.name == "classifier":
+            form = CLASSIFIER_FORMS[config.family]
+            if any(getattr(layer, key) != form[key] for key in form):
+                raise ValueError(
+                    f"The classification head of family {config.family!r} has "
+                    f"{form}. Received: dense_activation="
+                    f"{layer.dense_activation!r}, has_input_dropout="
+                    f"{layer.has_input_dropout}"
+                )
+        if layer.name in ("classifier", "token_classifier"):
+            return layer
+    return None
+
+
+def _own_dropout(
+    head: ClassificationHead | TokenClassificationHead | None,
+    config: EncoderConfig,
+) -> float | None:
+    if head is not None and head.hidden_dropout != config.hidden_dropout:
+        return head.hidden_dropout
+    return None
+
+
+def check_vocabulary(tokenizer: Tokenizer, config: EncoderConfig) -> None:
+    """Refuse a tokenizer whose ids a model has no embeddings for.
+
+    Compiled code (XLA, TPUs) clamps such ids in silence, so this is checked
+    wherever a tokenizer and a model meet.
+
+    Args:
+        tokenizer: the tokenizer.
+        config: the model's config, `encoder_config(model)`.
+
+    Raises:
+        ValueError: if the tokenizer's largest id has no row.
+    """
+    if tokenizer.vocab_size > config.vocab_size:
+        raise ValueError(
+            "The tokenizer is not this model's: it has more ids than the "
+            "model's embedding table has rows. Received: "
+            f"tokenizer.vocab_size={tokenizer.vocab_size}, "
+            f"vocab_size={config.vocab_size}"
+        )
