@@ -177,7 +177,7 @@ def build_span_model(
         >>> import kbert
         >>> encoder = kbert.build_encoder(kbert.families.BERT_TINY)
         >>> model = kbert.build_span_model(encoder)
-        >>> model.output_shape
+        >>> {name: logits.shape for name, logits in model.output.items()}
         {'start': (None, None), 'end': (None, None)}
 
     References:

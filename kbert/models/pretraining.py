@@ -79,7 +79,7 @@ def build_pretrainer(
         >>> import kbert
         >>> encoder = kbert.build_encoder(kbert.families.BERT_TINY)
         >>> model = kbert.build_pretrainer(encoder)
-        >>> model.output_shape
+        >>> {name: logits.shape for name, logits in model.output.items()}
         {'mlm': (None, None, 30522), 'nsp': (None, 2)}
 
     References:
