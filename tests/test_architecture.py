@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "models": ({"models", "config", "layers", "losses"}, {"keras"}),
     "checkpoints": (
         {"checkpoints", "config", "hub"},
-        {"numpy", "safetensors"},
+        {"ml_dtypes", "numpy", "safetensors", "tensorflow"},
     ),
     "pretrained": (
         {"models", "layers", "checkpoints", "config", "data"},
