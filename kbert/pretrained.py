@@ -11,7 +11,13 @@ from pathlib import Path
 import keras
 from safetensors.numpy import save_file
 
-from kbert.checkpoints import mapping, readers, tables, translate
+from kbert.checkpoints import (
+    mapping,
+    readers,
+    tables,
+    tf_checkpoint,
+    translate,
+)
 from kbert.checkpoints.mapping import LoadReport
 from kbert.config import EncoderConfig
 from kbert.data.tokenizer import Tokenizer
@@ -19,26 +25,42 @@ from kbert.layers import ClassificationHead
 from kbert.models import build_classifier, build_encoder, encoder_config
 
 _LOGGER = logging.getLogger("kbert")
+_POOLER = "pooler/dense/kernel"
+_HEAD = "classifier/logits/kernel"
 
 
 class _Checkpoint:
     """An opened checkpoint: config, names, tensors."""
 
     def __init__(self, source: str | os.PathLike, revision: str | None):
-        self.config = translate.config_from_hf(
-            readers.read_config(source, revision)
-        )
-        self.table = tables.TABLES[self.config.model_type]
-        self.tensors = readers.open_tensors(source, revision)
+        prefix = tf_checkpoint.find_prefix(source)
+        if prefix is not None:
+            config = tf_checkpoint.read_config(prefix)
+        else:
+            config = readers.read_config(source, revision)
+        self.config = translate.config_from_hf(config)
+        if prefix is not None:
+            self.table = tables.BERT_TF
+            self.tensors = tf_checkpoint.TensorFlowReader(prefix)
+        else:
+            self.table = tables.TABLES[self.config.model_type]
+            self.tensors = readers.open_tensors(source, revision)
         self.names = mapping.canonical_names(
             self.tensors.shapes(), self.table.prefix, self.table.anchor
         )
 
-    def shape(self, name: str) -> tuple[int, ...] | None:
-        """Shape of a tensor by its canonical name, None where absent."""
-        if name not in self.names:
+    def row(self, variable: str) -> mapping.Row:
+        """The row of a variable outside the blocks."""
+        rows = (*self.table.encoder, *self.table.heads["classifier"])
+        return next(row for row in rows if row.variable == variable)
+
+    def shape(self, variable: str) -> tuple[int, ...] | None:
+        """Shape the file gives a variable, None where it is absent."""
+        row = self.row(variable)
+        if row.tensor not in self.names:
             return None
-        return self.tensors.shapes()[self.names[name]]
+        shape = self.tensors.shapes()[self.names[row.tensor]]
+        return shape[::-1] if row.transpose else shape
 
     def encoder_config(
         self,
@@ -49,7 +71,7 @@ class _Checkpoint:
         """The config, with what the caller and the file say of it."""
         config = self.config.encoder
         if has_pooler is None:
-            has_pooler = "pooler.dense.weight" in self.names
+            has_pooler = self.shape(_POOLER) is not None
         if hidden_dropout is not None:
             config = replace(config, hidden_dropout=hidden_dropout)
         if attention_dropout is not None:
@@ -97,9 +119,11 @@ def load_encoder(
 
     Args:
         source: a Hugging Face hub id, such as
-            "google-bert/bert-base-uncased", or a directory with
-            `config.json` and safetensors weights. A local directory wins
-            over a hub id of the same name.
+            "google-bert/bert-base-uncased"; a directory with `config.json`
+            and weights as safetensors or `pytorch_model.bin`; or one of
+            Google's with `bert_config.json` and `bert_model.ckpt`, or the
+            prefix of such a checkpoint, `dir/bert_model.ckpt`. A local
+            directory wins over a hub id of the same name.
         hidden_dropout: replaces the checkpoint's, in [0, 1).
         attention_dropout: likewise.
         dtype: dtype policy, such as "mixed_bfloat16"; None for Keras'
@@ -149,7 +173,7 @@ def load_classifier(
     """Load a fine-tuned classifier with its head.
 
     Args:
-        source: hub id or directory, as for `load_encoder`.
+        source: hub id, directory or prefix, as for `load_encoder`.
         num_classes: number of classes; None for the checkpoint's.
         label_names: names of the classes; None for the checkpoint's.
         fresh_head: True to start with a new random head (and pooler, where
@@ -178,11 +202,11 @@ def load_classifier(
         (None, 2)
     """
     checkpoint = _Checkpoint(source, revision)
-    head_shape = checkpoint.shape("classifier.weight")
+    head_shape = checkpoint.shape(_HEAD)
     if not fresh_head:
         _check_head(checkpoint, head_shape, num_classes, label_names)
         assert head_shape is not None  # `_check_head` has seen to it
-        num_classes = head_shape[0]
+        num_classes = head_shape[-1]
     elif num_classes is None:
         num_classes = len(label_names or ()) or checkpoint.config.num_labels
         if num_classes is None:
@@ -211,7 +235,7 @@ def load_classifier(
         problem_type=None if fresh_head else checkpoint.config.problem_type,
     )
     fresh = ["classifier/"] if fresh_head else []
-    if fresh_head and checkpoint.shape("pooler.dense.weight") is None:
+    if fresh_head and checkpoint.shape(_POOLER) is None:
         fresh.append("pooler/")
     loaded = checkpoint.fill(model, head="classifier", fresh=fresh)
     return (model, loaded) if report else model
@@ -224,23 +248,23 @@ def _check_head(
     label_names: Sequence[str] | None,
 ) -> None:
     location = checkpoint.tensors.location
-    if head_shape is None:
+    if not head_shape:
         raise ValueError(
             "The checkpoint has no classification head (no tensor "
-            "classifier.weight). Pass fresh_head=True and num_classes to "
-            f"start a new one. Received: source={location!r}"
+            f"{checkpoint.row(_HEAD).tensor}). Pass fresh_head=True and "
+            f"num_classes to start a new one. Received: source={location!r}"
         )
-    if num_classes not in (None, head_shape[0]):
+    if num_classes not in (None, head_shape[-1]):
         raise ValueError(
-            f"The checkpoint's head has {head_shape[0]} classes. Pass "
+            f"The checkpoint's head has {head_shape[-1]} classes. Pass "
             "fresh_head=True to start a new one. Received: "
             f"num_classes={num_classes}, source={location!r}"
         )
     names = checkpoint.config.label_names
     if label_names is None and names is not None:
-        if len(set(names)) < len(names) or len(names) != head_shape[0]:
+        if len(set(names)) < len(names) or len(names) != head_shape[-1]:
             raise ValueError(
-                f"The head has {head_shape[0]} classes, but `id2label` in "
+                f"The head has {head_shape[-1]} classes, but `id2label` in "
                 "config.json does not hold as many different names. Pass "
                 f"label_names. Received: id2label={names}, source={location!r}"
             )
