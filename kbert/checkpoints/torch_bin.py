@@ -46,8 +46,8 @@ _ALLOWED = frozenset([_DICT, _TENSOR, _PARAMETER, *_STORAGES])
 # How the formats before torch 1.6 begin: a pickled number, and a tar archive
 # that begins with the name of its first file.
 _OLD_STARTS = (b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.", b"sys_info\0")
-# Far above what real files need (100 bytes a tensor; 5 axes).
-_LARGEST_PICKLE = 2**26
+# Far above what real files need (200 bytes a tensor; 5 axes).
+_LARGEST_PICKLE = 2**23
 _MOST_AXES = 32
 _MOST_ELEMENTS = 2**48
 

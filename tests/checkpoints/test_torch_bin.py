@@ -531,3 +531,9 @@ def test_archives_of_something_else(tmp_path):
                 archive.writestr(name, b"N.")
         with refused(ValueError, "one data.pkl and no name twice"):
             open_tensors(tmp_path)
+
+
+def test_pickle_of_absurd_size(tmp_path):
+    write_program(tmp_path, b"]" * (2**23 + 1))
+    with refused(ValueError, "at most 8388608 bytes in archive/data.pkl"):
+        open_tensors(tmp_path)
