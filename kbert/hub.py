@@ -14,6 +14,8 @@ _HUB_ID = re.compile(
     r"([A-Za-z0-9_][\w.-]*(?<=\w)/)?[A-Za-z0-9_][\w.-]*(?<=\w)",
     re.ASCII,
 )
+# `bert_model.ckpt`, or `model.ckpt-1200` after that many steps.
+_CHECKPOINT = re.compile(r".*\.ckpt(-\d+)?", re.ASCII)
 
 
 def find_file(
@@ -73,6 +75,32 @@ def find_file(
             f"{what}. Received: source={source!r}"
         )
     return _find_on_hub(source, filename, revision, required)
+
+
+def checkpoint_prefix(source: str | os.PathLike) -> Path | None:
+    """Returns the TensorFlow checkpoint that `source` names, if it does.
+
+    `dir/bert_model.ckpt` is no file and no directory but the beginning of
+    file names; the model's other files lie in `dir`.
+
+    Args:
+        source: What a user gave as a model.
+
+    Returns:
+        The prefix if it is called `….ckpt` or `….ckpt-1200`, else None.
+
+    Example:
+        >>> from kbert.hub import checkpoint_prefix
+        >>> checkpoint_prefix("models/bert_model.ckpt").name
+        'bert_model.ckpt'
+        >>> checkpoint_prefix("google-bert/bert-base-uncased")
+    """
+    if not isinstance(source, (str, os.PathLike)):
+        return None
+    prefix = Path(source)
+    if _CHECKPOINT.fullmatch(prefix.name) and not prefix.is_dir():
+        return prefix
+    return None
 
 
 def _check_filename(filename: str) -> None:

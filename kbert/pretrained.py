@@ -33,9 +33,11 @@ def load_encoder(
 
     Args:
         source: a Hugging Face hub id, such as
-            "google-bert/bert-base-uncased", or a directory with
-            `config.json` and safetensors weights. A local directory wins
-            over a hub id of the same name.
+            "google-bert/bert-base-uncased"; a directory with `config.json`
+            and weights as safetensors or `pytorch_model.bin`; or one of
+            Google's with `bert_config.json` and `bert_model.ckpt`, or the
+            prefix of such a checkpoint, `dir/bert_model.ckpt`. A local
+            directory wins over a hub id of the same name.
         hidden_dropout: replaces the checkpoint's, in [0, 1).
         attention_dropout: likewise.
         dtype: dtype policy, such as "mixed_bfloat16"; None for Keras'
@@ -85,7 +87,7 @@ def load_classifier(
     """Load a fine-tuned classifier with its head.
 
     Args:
-        source: hub id or directory, as for `load_encoder`.
+        source: hub id, directory or prefix, as for `load_encoder`.
         num_classes: number of classes; None for the checkpoint's.
         label_names: names of the classes; None for the checkpoint's.
         fresh_head: True to start with a new random head (and pooler, where
@@ -150,7 +152,7 @@ def load_token_classifier(
     """Load a fine-tuned classifier of tokens with its head.
 
     Args:
-        source: hub id or directory, as for `load_encoder`.
+        source: hub id, directory or prefix, as for `load_encoder`.
         num_classes: number of classes; None for the checkpoint's.
         label_names: names of the classes; None for the checkpoint's.
         fresh_head: True to start with a new random head.
@@ -206,7 +208,7 @@ def load_span_model(
     """Load a model that points at answers, with its head.
 
     Args:
-        source: hub id or directory, as for `load_encoder`.
+        source: hub id, directory or prefix, as for `load_encoder`.
         fresh_head: True to start with a new random head.
         hidden_dropout: replaces the checkpoint's.
         attention_dropout: replaces the checkpoint's.
@@ -252,7 +254,7 @@ def load_masked_lm(
     """Load a masked language model with its head.
 
     Args:
-        source: hub id or directory, as for `load_encoder`.
+        source: hub id, directory or prefix, as for `load_encoder`.
         all_positions: whether to give logits for every token; see
             `build_masked_lm`.
         hidden_dropout: replaces the checkpoint's.
@@ -304,7 +306,7 @@ def load_pretrainer(
     in order.
 
     Args:
-        source: hub id or directory, as for `load_encoder`.
+        source: hub id, directory or prefix, as for `load_encoder`.
         hidden_dropout: replaces the checkpoint's.
         attention_dropout: replaces the checkpoint's.
         dtype: dtype policy; None for Keras' global policy.
@@ -353,9 +355,9 @@ _HEAD_VARIABLES = {
 
 
 def _head_shape(checkpoint: Checkpoint, head: str) -> tuple[int, ...]:
-    """Shape of a head's tensor, (classes, hidden) for those with classes."""
+    """Shape of a head's kernel, (hidden, classes) for those with classes."""
     shape = checkpoint.shape_of(_HEAD_VARIABLES[head])
-    if shape is None:
+    if not shape:
         name = {
             "classifier": "classification",
             "token_classifier": "token classification",
@@ -396,7 +398,7 @@ def _classes(
         if label_names is None and names and len(names) == num_classes:
             label_names = names
         return num_classes, label_names
-    count = _head_shape(checkpoint, head)[0]
+    count = _head_shape(checkpoint, head)[-1]
     if num_classes not in (None, count):
         raise ValueError(
             f"The checkpoint's head has {count} classes. Pass fresh_head=True "

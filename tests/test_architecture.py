@@ -33,7 +33,7 @@ MAY_IMPORT = {
     ),
     "checkpoints": (
         {"checkpoints", "config", "hub"},
-        {"numpy", "safetensors"},
+        {"ml_dtypes", "numpy", "safetensors", "tensorflow"},
     ),
     "pretrained": ({"models", "checkpoints"}, {"keras"}),
     "saving": (

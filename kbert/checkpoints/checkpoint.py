@@ -7,7 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from kbert.checkpoints import mapping, readers, tables, translate
+from kbert.checkpoints import (
+    mapping,
+    readers,
+    tables,
+    tf_checkpoint,
+    translate,
+)
 from kbert.checkpoints.mapping import LoadReport, Row
 from kbert.config import EncoderConfig
 
@@ -18,7 +24,7 @@ class Checkpoint:
     """What a loader asks of a checkpoint.
 
     Args:
-        source: hub id or directory.
+        source: hub id, directory, or prefix of a TensorFlow checkpoint.
         revision: branch, tag or commit on the hub.
 
     Raises:
@@ -29,21 +35,30 @@ class Checkpoint:
 
     def __init__(self, source: str | os.PathLike, revision: str | None = None):
         """See the class."""
-        self.config = translate.config_from_hf(
-            readers.read_config(source, revision)
-        )
-        self.table = tables.TABLES[self.config.encoder.family]
-        self.tensors = readers.open_tensors(source, revision)
+        prefix = tf_checkpoint.find_prefix(source)
+        if prefix is not None:
+            config = tf_checkpoint.read_config(prefix)
+        else:
+            config = readers.read_config(source, revision)
+        self.config = translate.config_from_hf(config)
+        self.tensors: mapping.TensorSource
+        if prefix is not None:
+            self.table = tables.BERT_TF
+            self.tensors = tf_checkpoint.TensorFlowReader(prefix)
+        else:
+            self.table = tables.TABLES[self.config.encoder.family]
+            self.tensors = readers.open_tensors(source, revision)
         self.names = mapping.canonical_names(
             self.tensors.shapes(), self.table.prefix, self.table.anchor
         )
 
     def shape_of(self, variable: str) -> tuple[int, ...] | None:
-        """Shape in the file of the tensor for a variable, None if absent."""
+        """Shape the file gives a variable, None where it is absent."""
         for rows in (self.table.encoder, *self.table.heads.values()):
             for row in rows:
                 if row.variable == variable and row.tensor in self.names:
-                    return self.tensors.shapes()[self.names[row.tensor]]
+                    shape = self.tensors.shapes()[self.names[row.tensor]]
+                    return shape[::-1] if row.transpose else shape
         return None
 
     def encoder_config(

@@ -62,6 +62,8 @@ class LoadReport:
             asked for it; anything else missing is an error.
         unused: names of tensors that nothing in the model takes.
         ignored_config_keys: keys of the config without meaning for kbert.
+        ignored: names of tensors that hold no weights, such as the state of
+            an optimiser.
     """
 
     source: str
@@ -69,6 +71,7 @@ class LoadReport:
     missing: tuple[str, ...]
     unused: tuple[str, ...]
     ignored_config_keys: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return one line with counts, and names where there are few."""
@@ -77,6 +80,8 @@ class LoadReport:
             parts.append(f"left fresh: {_listed(self.missing)}")
         if self.unused:
             parts.append(f"unused: {_listed(self.unused)}")
+        if self.ignored:
+            parts.append(f"no weights: {_listed(self.ignored)}")
         return f"{self.source}: " + "; ".join(parts)
 
 
@@ -142,7 +147,9 @@ def canonical_names(
     """
     names = list(names)
     anchors = [
-        name for name in names if name == anchor or name.endswith(f".{anchor}")
+        name
+        for name in names
+        if name == anchor or name.endswith((f".{anchor}", f"/{anchor}"))
     ]
     if len(anchors) != 1:
         raise ValueError(
@@ -214,11 +221,9 @@ def load_tensors(
     wanted = {p: v for p, v in variables.items() if p not in set(kept)}
     patterns = [re.compile(pattern) for pattern in ignored]
     taken = {row_of[path].tensor for path in wanted if path in row_of}
-    unused = [
-        name
-        for name in names
-        if name not in taken and not any(p.fullmatch(name) for p in patterns)
-    ]
+    rest = [name for name in names if name not in taken]
+    no_weights = [n for n in rest if any(p.fullmatch(n) for p in patterns)]
+    unused = [name for name in rest if name not in set(no_weights)]
     _check_complete(source, wanted, row_of, names, unused)
     left_over = [n for n in unused if encoder and re.match(encoder, n)]
     if left_over:
@@ -236,6 +241,7 @@ def load_tensors(
         loaded=tuple(names[row_of[path].tensor] for path in wanted),
         missing=tuple(kept),
         unused=tuple(names[name] for name in unused),
+        ignored=tuple(names[name] for name in no_weights),
     )
 
 

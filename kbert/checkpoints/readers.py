@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from kbert.checkpoints.mapping import TensorSource
+from kbert.checkpoints.torch_bin import TorchReader
 from kbert.hub import find_file
-
-_PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 
 
 class SafetensorsReader:
@@ -69,9 +69,17 @@ def _open(path: Path) -> Any:
         ) from error
 
 
+# Name of the weights in one file → what reads it. The first there is wins;
+# the index of shards has the same name and `.index.json` after it.
+_READERS = {
+    "model.safetensors": SafetensorsReader,
+    "pytorch_model.bin": TorchReader,
+}
+
+
 def open_tensors(
     source: str | os.PathLike, revision: str | None = None
-) -> SafetensorsReader:
+) -> TensorSource:
     """Open the weights of a Hugging Face directory or hub id.
 
     Args:
@@ -80,45 +88,31 @@ def open_tensors(
 
     Returns:
         A reader over `model.safetensors`, or over the shards that
-        `model.safetensors.index.json` lists.
+        `model.safetensors.index.json` lists; where there is neither, over
+        `pytorch_model.bin` or its shards.
 
     Raises:
-        FileNotFoundError: if there is neither, or a listed shard is absent.
-        ValueError: if a file is damaged.
+        FileNotFoundError: if there is none, or a listed shard is absent.
+        ValueError: if a file is damaged, or is a pickle of anything but
+            tensors.
     """
-    single = find_file(
-        source, "model.safetensors", revision=revision, required=False
-    )
-    if single is not None:
-        return SafetensorsReader([single], location=str(source))
-    index = find_file(
-        source,
-        "model.safetensors.index.json",
-        revision=revision,
-        required=False,
-    )
-    if index is None:
-        raise _no_weights(source, revision)
-    shards = _shard_names(index)
-    paths = [find_file(source, name, revision=revision) for name in shards]
-    reader = SafetensorsReader([p for p in paths if p], location=str(source))
-    _check_index(index, reader)
-    return reader
-
-
-def _no_weights(
-    source: str | os.PathLike, revision: str | None
-) -> FileNotFoundError:
-    message = "Found neither model.safetensors nor model.safetensors.index.json"
-    for name in _PICKLES:
-        if find_file(source, name, revision=revision, required=False):
-            message += (
-                f", but {name}. kbert opens no pickles, which can run code: "
-                "save the model again with a current transformers"
-            )
-            break
-    return FileNotFoundError(
-        f"{message}. Received: source={os.fspath(source)!r}"
+    for name, reader_of in _READERS.items():
+        single = find_file(source, name, revision=revision, required=False)
+        if single is not None:
+            return reader_of([single], location=str(source))
+        index = find_file(
+            source, f"{name}.index.json", revision=revision, required=False
+        )
+        if index is None:
+            continue
+        shards = _shard_names(index)
+        paths = [find_file(source, name, revision=revision) for name in shards]
+        reader = reader_of([p for p in paths if p], location=str(source))
+        _check_index(index, reader)
+        return reader
+    raise FileNotFoundError(
+        f"Found none of {', '.join(_READERS)} and their indexes. Received: "
+        f"source={os.fspath(source)!r}"
     )
 
 
@@ -126,24 +120,24 @@ def _shard_names(index: Path) -> list[str]:
     weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise ValueError(
-            "A safetensors index must hold a `weight_map` of tensor name to "
+            "An index of shards must hold a `weight_map` of tensor name to "
             f"file name. Received: {index}"
         )
     for name in weight_map.values():
         # The index is downloaded text: a shard lies beside it or nowhere.
         if not isinstance(name, str) or Path(name).name != name:
             raise ValueError(
-                "A safetensors index may only name files beside it. "
+                "An index of shards may only name files beside it. "
                 f"Received: {name!r} in {index}"
             )
     return sorted(set(weight_map.values()))
 
 
-def _check_index(index: Path, reader: SafetensorsReader) -> None:
+def _check_index(index: Path, reader: TensorSource) -> None:
     absent = set(read_json(index)["weight_map"]) - set(reader.shapes())
     if absent:
         raise ValueError(
-            "The safetensors index lists tensors that its shards lack: "
+            "The index of shards lists tensors that its shards lack: "
             f"{sorted(absent)[:8]}. Received: {index}"
         )
 

@@ -1,7 +1,7 @@
 """Names of tensors in foreign checkpoints: data only.
 
-The left side is Hugging Face transformers' name without the model's prefix,
-the right side kbert's variable path.
+The left side is Hugging Face transformers' name without the model's prefix, or
+Google's in `BERT_TF`; the right side kbert's variable path.
 """
 
 import dataclasses
@@ -283,3 +283,54 @@ TABLES = {
     "albert": ALBERT,
     "electra": ELECTRA,
 }
+
+
+def _google(row: Row) -> Row:
+    """Say in Google's words what a row says in Hugging Face's.
+
+    The path is the same with slashes; the last word is that of the variable,
+    except that an embedding has none; kernels are (in, out) already.
+    """
+    path = row.tensor.rpartition(".")[0]
+    path = path.replace(".{i}", "_{i}").replace(".", "/")
+    word = row.variable.rpartition("/")[2]
+    return Row(path if word == "embeddings" else f"{path}/{word}", row.variable)
+
+
+# TensorFlow 1 checkpoints of google-research/bert.
+BERT_TF = Table(
+    prefix="bert/",
+    anchor="embeddings/word_embeddings",
+    encoder=tuple(_google(row) for row in BERT.encoder),
+    heads={
+        "mlm": (
+            *(_google(row) for row in BERT.heads["mlm"][:-1]),
+            Row("cls/predictions/output_bias", "mlm_bias/bias"),
+        ),
+        "nsp": (
+            Row(
+                "cls/seq_relationship/output_weights",
+                "nsp/logits/kernel",
+                transpose=True,
+            ),
+            Row("cls/seq_relationship/output_bias", "nsp/logits/bias"),
+        ),
+        "span": (
+            Row("cls/squad/output_weights", "span/logits/kernel", True),
+            Row("cls/squad/output_bias", "span/logits/bias"),
+        ),
+        # run_classifier.py's own head, which has no scope.
+        "classifier": (
+            Row("output_weights", "classifier/logits/kernel", transpose=True),
+            Row("output_bias", "classifier/logits/bias"),
+        ),
+    },
+    architectures={},  # not written
+    # State of the optimisers: of run_pretraining.py, of TensorFlow, LAMB.
+    ignored=(
+        r"(.*/)?(adam_[mv]|AdamWeightDecayOptimizer.*|Adam(_\d+)?|LAMB.*)",
+        r"global_step|beta[12]_power",
+    ),
+    required=r"(embeddings|encoder)/",
+    tied={},
+)

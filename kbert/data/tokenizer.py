@@ -21,7 +21,7 @@ from kbert.data.vocabulary import (
     read_tokenizer_json,
     wordpiece_tokenizer,
 )
-from kbert.hub import find_file
+from kbert.hub import checkpoint_prefix, find_file
 
 
 class Tokenizer:
@@ -102,7 +102,8 @@ class Tokenizer:
         `tokenizer_config.json`, where there is one.
 
         Args:
-            source: A local directory or a hub id.
+            source: A local directory or a hub id; or the prefix of a
+                TensorFlow checkpoint, for the files beside it.
             revision: Branch, tag or commit on the hub.
             lowercase: Overrides the files. Google's own checkpoints hold a
                 `vocab.txt` alone, which lower-cases by default: pass False
@@ -126,6 +127,9 @@ class Tokenizer:
             >>> kbert.Tokenizer.from_pretrained("/tmp/playing")
             Tokenizer(vocab_size=7, max_length=512)
         """
+        prefix = checkpoint_prefix(source)
+        if prefix is not None:
+            source = prefix.parent
         config = read_config(
             find_file(
                 source,

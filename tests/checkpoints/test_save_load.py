@@ -354,8 +354,8 @@ def test_unusable_configs(directory):
 
 @pytest.mark.parametrize("load", [kbert.load_encoder, kbert.load_classifier])
 def test_directory_that_lacks_a_file(directory, load):
-    (directory / "model.safetensors").rename(directory / "pytorch_model.bin")
-    with refused(FileNotFoundError, "but pytorch_model.bin"):
+    (directory / "model.safetensors").rename(directory / "tf_model.h5")
+    with refused(FileNotFoundError, "none of model.safetensors, pytorch_m"):
         load(directory)
     (directory / "config.json").unlink()
     with refused(FileNotFoundError, "No file config.json"):

@@ -5,6 +5,7 @@ Run by hand, with the parity extra installed, when a case is added:
     python tests/golden/make_golden.py            # every case
     python tests/golden/make_golden.py bert       # one case
     python tests/golden/make_golden.py --paths    # kbert's variable paths
+    python tests/golden/make_golden.py --bin      # a file of torch.save's
 
 A case is a directory with transformers' own `config.json` and
 `model.safetensors` and a `reference.safetensors` of float32 and int32 arrays:
@@ -24,6 +25,7 @@ import os
 from pathlib import Path
 
 import numpy as np
+import safetensors.torch
 import torch
 import transformers
 from safetensors.numpy import save_file
@@ -231,12 +233,48 @@ def write_paths() -> None:
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
+def write_bin() -> None:
+    """Write every kind of tensor as torch does, and what it holds."""
+    grid = torch.arange(24, dtype=torch.float32).reshape(4, 6) / 7
+    tensors = {
+        "grid": grid,
+        "transposed": grid.T,
+        "corner": grid[1:3, 2:5],
+        "every_second": grid[:, ::2],
+        "parameter": torch.nn.Parameter(grid[0] * 2),
+        "half": grid.half(),
+        "bfloat16": grid.bfloat16(),
+        "double": grid.double(),
+        "position_ids": torch.arange(5).expand(1, -1),
+        "int32": torch.arange(-3, 3, dtype=torch.int32),
+        "bytes": torch.tensor([0, 255], dtype=torch.uint8),
+        "bool": grid[0] > 0.5,
+        "number": torch.tensor(2.5),
+        "empty": torch.zeros(0, 4),
+    }
+    directory = HERE / "torch_bin"
+    directory.mkdir(exist_ok=True)
+    state = torch.nn.Linear(2, 2).state_dict()  # a dict with `_metadata`
+    state.clear()
+    state.update(tensors)
+    torch.save(state, directory / "pytorch_model.bin")
+    safetensors.torch.save_file(
+        {name: x.detach().clone().contiguous() for name, x in tensors.items()},
+        directory / "model.safetensors",
+    )
+    (directory / "model.safetensors").chmod(0o644)
+
+
 def main() -> None:
     """Write what the command line names."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("cases", nargs="*", help=f"of {', '.join(CASES)}")
     parser.add_argument("--paths", action="store_true")
+    parser.add_argument("--bin", action="store_true")
     arguments = parser.parse_args()
+    if arguments.bin:
+        write_bin()
+        return
     if arguments.paths:
         write_paths()
         return

@@ -1,0 +1,156 @@
+"""Reads the TensorFlow 1 checkpoints that google-research/bert writes.
+
+Such a checkpoint is a prefix of file names, `bert_model.ckpt`, to which
+belong `.index`, `.data-00000-of-00001` and so on. Its config is
+`bert_config.json` beside it.
+
+References:
+    https://github.com/google-research/bert, for the files;
+    https://www.tensorflow.org/api_docs/python/tf/train/load_checkpoint
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kbert.checkpoints.readers import read_json
+from kbert.hub import checkpoint_prefix, find_file
+
+# What Google's directories call the two.
+_CONFIG = "bert_config.json"
+_PREFIX = "bert_model.ckpt"
+_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+
+
+def find_prefix(source: str | os.PathLike) -> Path | None:
+    """Return the prefix of the TensorFlow checkpoint that a source means.
+
+    Args:
+        source: a prefix such as `dir/bert_model.ckpt`; or a directory with
+            `bert_config.json` or `bert_model.ckpt.index`, and no
+            `config.json`, by which it would be Hugging Face's.
+
+    Returns:
+        The prefix, whether or not all its files are there; None if the
+        source is anything else.
+    """
+    prefix = checkpoint_prefix(source)
+    if prefix is not None:
+        return prefix
+    # Anything else is refused where it is read as Hugging Face's.
+    if not isinstance(source, (str, os.PathLike)) or not os.fspath(source):
+        return None
+    directory = Path(source)
+    if (directory / "config.json").exists():
+        return None
+    for name in (_CONFIG, f"{_PREFIX}.index"):
+        if (directory / name).is_file():
+            return directory / _PREFIX
+    return None
+
+
+def read_config(prefix: Path) -> dict[str, Any]:
+    """Read the config beside a checkpoint, in the words of a config.json.
+
+    Args:
+        prefix: the checkpoint.
+
+    Returns:
+        The parsed object. Google's files name no `model_type`: it is BERT.
+
+    Raises:
+        FileNotFoundError: if there is none.
+        ValueError: if it is no JSON object.
+    """
+    path = find_file(prefix.parent, _CONFIG)
+    assert path is not None  # required files are found or raise
+    return {"model_type": "bert", **read_json(path)}
+
+
+class TensorFlowReader:
+    """Tensors of a TensorFlow 1 checkpoint, read one at a time.
+
+    Args:
+        prefix: the checkpoint, such as `dir/bert_model.ckpt`.
+
+    Raises:
+        FileNotFoundError: if a file of it is absent.
+        ValueError: if a file is damaged, it is a TensorFlow 2 checkpoint of
+            objects, or its path has a `[`.
+    """
+
+    def __init__(self, prefix: Path):
+        """See the class."""
+        import tensorflow as tf
+
+        self.location = str(prefix)
+        # What TensorFlow has no class for comes as one of Python's.
+        self._errors = (
+            tf.errors.OpError,
+            IndexError,
+            RuntimeError,
+            ValueError,
+        )
+        _check_files(prefix)
+        try:
+            self._reader = tf.train.load_checkpoint(str(prefix))
+        except self._errors as error:
+            raise self._damaged(error) from error
+        self._shapes = {
+            name: tuple(shape)
+            for name, shape in self._reader.get_variable_to_shape_map().items()
+        }
+        self._dtypes = self._reader.get_variable_to_dtype_map()
+        if _OBJECT_GRAPH in self._shapes:
+            raise ValueError(
+                "Expected a checkpoint of named variables, as "
+                "google-research/bert writes it, and this one is of objects, "
+                f"as TensorFlow 2 writes it. Received: {prefix}"
+            )
+
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """Return name → shape of every tensor."""
+        return self._shapes
+
+    def is_float(self, name: str) -> bool:
+        """Return whether a tensor holds floating-point numbers."""
+        return self._dtypes[name].is_floating
+
+    def read(self, name: str) -> np.ndarray:
+        """Read one tensor, in the dtype of the file."""
+        try:
+            return self._reader.get_tensor(name)
+        except self._errors as error:
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: Exception) -> ValueError:
+        return ValueError(
+            f"Not a complete TensorFlow checkpoint ({error}); download or "
+            f"copy it again. Received: {self.location}"
+        )
+
+
+def _check_files(prefix: Path) -> None:
+    """Name the file that is absent, where TensorFlow is vague."""
+    find_file(prefix.parent, f"{prefix.name}.index")
+    if "[" in str(prefix):
+        raise ValueError(
+            "TensorFlow takes a [ in the path of a checkpoint for a pattern: "
+            f"move or rename the directory. Received: {prefix}"
+        )
+    pattern = re.compile(
+        re.escape(prefix.name) + r"\.data-\d{5}-of-(\d{5})", re.ASCII
+    )
+    counts = [
+        int(match[1])
+        for entry in prefix.parent.iterdir()
+        if (match := pattern.fullmatch(entry.name))
+    ]
+    count = max(counts, default=1)
+    for i in range(count):
+        name = f"{prefix.name}.data-{i:05d}-of-{count:05d}"
+        find_file(prefix.parent, name)
