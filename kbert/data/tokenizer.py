@@ -11,7 +11,8 @@ import tokenizers
 from kbert.data.encoding import EncodedTexts, Encoder
 from kbert.data.texts import Texts, check_texts, short_repr
 from kbert.data.tokenizer_families import FAMILIES, SPECIAL_TOKENS
-from kbert.data.tokenizer_files import load_tokenizer, save_tokenizer
+from kbert.data.tokenizer_files import save_tokenizer
+from kbert.data.tokenizer_loading import load_tokenizer
 from kbert.data.vocabulary import (
     MAX_WORD_LENGTH,
     check_vocab,

@@ -13,7 +13,9 @@ import tokenizers
 from tokenizers import processors
 
 
-def _special(pad: str, unk: str, cls: str, sep: str, mask: str):
+def _special(
+    pad: str, unk: str, cls: str, sep: str, mask: str
+) -> dict[str, str]:
     """Names five tokens as tokenizer_config.json does."""
     return {
         "pad_token": pad,
@@ -56,6 +58,7 @@ class TokenizerFamily:
         first_pieces: Pieces that stand in front of the SentencePiece model's,
             from its piece number `skipped_pieces` on; the mask token follows.
         skipped_pieces: How many pieces of the SentencePiece model go.
+        added_tokens: Special tokens that stand after the vocabulary's.
         replaces_quotes: Whether `` and '' become ".
         splits_spaces: Whether Unigram words are split at any white space.
         class_has_same_rules: Whether transformers' class, which builds its
@@ -74,6 +77,7 @@ class TokenizerFamily:
     mask_takes_space: bool = False
     first_pieces: tuple[str, ...] = ()
     skipped_pieces: int = 0
+    added_tokens: tuple[str, ...] = ()
     replaces_quotes: bool = False
     splits_spaces: bool = False
     class_has_same_rules: bool = True
@@ -166,6 +170,7 @@ FAMILIES = {
         algorithm="Unigram",
         vocab_file="spm.model",
         switches={"do_lower_case": False, "split_by_punct": False},
+        added_tokens=("[MASK]",),
         class_has_same_rules=False,
     ),
 }

@@ -55,7 +55,8 @@ def read_sentencepiece(path: str | os.PathLike) -> SentencePieceModel:
     from sentencepiece import sentencepiece_model_pb2
 
     received = f"Received: path={os.fspath(path)!r}"
-    proto = sentencepiece_model_pb2.ModelProto()
+    # The attributes of the module are made when it is imported.
+    proto = getattr(sentencepiece_model_pb2, "ModelProto")()  # noqa: B009
     try:
         proto.ParseFromString(Path(path).read_bytes())
     except DecodeError as error:
