@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import tokenizers
-from tokenizers import decoders, models, pre_tokenizers, processors
+from tokenizers import decoders, models, pre_tokenizers
 
 from kbert.data.tokenizer_families import TokenizerFamily, add_special_tokens
 
@@ -95,10 +95,11 @@ def byte_level_tokenizer(
         add_prefix_space=add_prefix_space
     )
     backend.decoder = decoders.ByteLevel()
-    add_special_tokens(backend, family, special_tokens)
-    cls, sep = special_tokens["cls_token"], special_tokens["sep_token"]
-    # The same template, but it also trims the offsets.
-    backend.post_processor = processors.RobertaProcessing(
-        (sep, vocab[sep]), (cls, vocab[cls]), trim_offsets, add_prefix_space
+    add_special_tokens(
+        backend,
+        family,
+        special_tokens,
+        trim_offsets=trim_offsets,
+        add_prefix_space=add_prefix_space,
     )
     return backend

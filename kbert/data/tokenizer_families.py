@@ -53,6 +53,7 @@ class TokenizerFamily:
             their defaults.
         doubles_separator: Whether a pair is `<s> A </s></s> B </s>` with all
             type ids 0, and not `[CLS] A [SEP] B [SEP]` with segments.
+        trims_offsets: Whether offsets leave out the space before a token.
         mask_takes_space: Whether the mask token swallows white space before
             it, as a word does whose token begins with that space.
         first_pieces: Pieces that stand in front of the SentencePiece model's,
@@ -74,6 +75,7 @@ class TokenizerFamily:
     )
     switches: Mapping[str, bool | None] = field(default_factory=dict)
     doubles_separator: bool = False
+    trims_offsets: bool = False
     mask_takes_space: bool = False
     first_pieces: tuple[str, ...] = ()
     skipped_pieces: int = 0
@@ -107,6 +109,7 @@ FAMILIES = {
         special_tokens={**_FAIRSEQ_TOKENS, "unk_token": "[UNK]"},
         switches=_WORDPIECE_SWITCHES,
         doubles_separator=True,
+        trims_offsets=True,
         mask_takes_space=True,
     ),
     "roberta": TokenizerFamily(
@@ -116,6 +119,7 @@ FAMILIES = {
         special_tokens=_FAIRSEQ_TOKENS,
         switches={"add_prefix_space": False, "trim_offsets": True},
         doubles_separator=True,
+        trims_offsets=True,
         mask_takes_space=True,
     ),
     # transformers has no class for it: tokenizer.json says everything.
@@ -240,6 +244,9 @@ def add_special_tokens(
     backend: tokenizers.Tokenizer,
     family: TokenizerFamily,
     special_tokens: Mapping[str, str],
+    *,
+    trim_offsets: bool = True,
+    add_prefix_space: bool = False,
 ) -> None:
     """Makes special tokens special, and sets the template.
 
@@ -247,6 +254,9 @@ def add_special_tokens(
         backend: The Rust tokenizer. Tokens that it lacks are added at the end.
         family: Its family.
         special_tokens: The five special tokens, keyed as `SPECIAL_TOKENS`.
+        trim_offsets: Whether to trim offsets, where the family does.
+        add_prefix_space: Whether the first word was given a space, which is
+            then not in the text to be trimmed.
     """
     backend.add_special_tokens(
         [
@@ -260,13 +270,18 @@ def add_special_tokens(
         ]
     )
     cls, sep = special_tokens["cls_token"], special_tokens["sep_token"]
+    ids = [(token, backend.token_to_id(token)) for token in (cls, sep)]
+    if family.trims_offsets:
+        # `<s> A </s></s> B </s>`, and the trimming.
+        backend.post_processor = processors.RobertaProcessing(
+            ids[1], ids[0], trim_offsets, add_prefix_space
+        )
+        return
     if family.doubles_separator:
         single, pair = f"{cls} $A {sep}", f"{cls} $A {sep} {sep} $B {sep}"
     else:
         single = f"{cls}:0 $A:0 {sep}:0"
         pair = f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1"
     backend.post_processor = processors.TemplateProcessing(
-        single=single,
-        pair=pair,
-        special_tokens=[(t, backend.token_to_id(t)) for t in (cls, sep)],
+        single=single, pair=pair, special_tokens=ids
     )
