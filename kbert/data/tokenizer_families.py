@@ -223,11 +223,16 @@ def fits(
 def family_of_backend(
     backend: tokenizers.Tokenizer, given: Mapping[str, str]
 ) -> str:
-    """Returns the first family that a Rust tokenizer fits, or `"bert"`."""
-    for key, family in FAMILIES.items():
-        if fits(family, backend, given):
+    """Returns the first family that a Rust tokenizer fits, or `"bert"`.
+
+    A family with the special tokens that are given comes before one whose
+    special tokens they would replace.
+    """
+    fitting = [key for key in FAMILIES if fits(FAMILIES[key], backend, given)]
+    for key in fitting:
+        if given.items() <= FAMILIES[key].special_tokens.items():
             return key
-    return "bert"
+    return fitting[0] if fitting else "bert"
 
 
 def read_switches(
@@ -270,7 +275,8 @@ def add_special_tokens(
         ]
     )
     cls, sep = special_tokens["cls_token"], special_tokens["sep_token"]
-    ids = [(token, backend.token_to_id(token)) for token in (cls, sep)]
+    vocab = backend.get_vocab()
+    ids = [(token, vocab[token]) for token in (cls, sep)]
     if family.trims_offsets:
         # `<s> A </s></s> B </s>`, and the trimming.
         backend.post_processor = processors.RobertaProcessing(
