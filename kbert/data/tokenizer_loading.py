@@ -103,6 +103,11 @@ def load_tokenizer(
             family = _family_of_vocabulary(name, path, named)
         backend = _build(path, family, {**config, **overrides}, given, find)
         check_overrides(overrides, FAMILIES[family].switches)
+        added = config.get("added_tokens_decoder") or {
+            index: {"content": token, "normalized": token not in given.values()}
+            for token, index in read_object(find("added_tokens.json")).items()
+        }
+        _add_tokens(backend, added)
     return LoadedTokenizer(
         backend=backend,
         family=family,
@@ -195,3 +200,33 @@ def _build(
         special_tokens=special_tokens,
         **switches,
     )
+
+
+def _add_tokens(
+    backend: tokenizers.Tokenizer, added: Mapping[Any, Mapping[str, Any]]
+) -> None:
+    """Adds tokens that were given to a model after its vocabulary.
+
+    Args:
+        backend: The Rust tokenizer.
+        added: Id, as a number or its digits, to the token's properties.
+
+    Raises:
+        ValueError: A token has another id, or ids are left out.
+    """
+    known = {
+        token.content for token in backend.get_added_tokens_decoder().values()
+    }
+    by_id = {int(key): properties for key, properties in added.items()}
+    for index in sorted(by_id):
+        token = tokenizers.AddedToken(**by_id[index])
+        due = backend.token_to_id(token.content)
+        due = backend.get_vocab_size() if due is None else due
+        if index != due:
+            raise ValueError(
+                f"Expected the added token {token.content!r} to have the id "
+                f"{due}, which it has in the vocabulary or which comes next. "
+                f"Received: {index}"
+            )
+        if token.content not in known:
+            backend.add_tokens([token])

@@ -224,6 +224,38 @@ def test_class_of_the_config(directories, suffix, tmp_path):
         assert Tokenizer.from_pretrained(tmp_path).family == family
 
 
+@pytest.mark.parametrize("family", ["bert", "roberta", "albert"])
+@pytest.mark.parametrize("legacy", [False, True])
+def test_added_tokens(directories, family, legacy, tmp_path):
+    for path in directories[family].iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    before = Tokenizer.from_pretrained(tmp_path)
+    size, cls = before.vocab_size, before.special_tokens["cls_token"]
+
+    def write(index):
+        if legacy:
+            name, content = "added_tokens.json", {"<new>": index}
+        else:
+            tokens = {
+                str(index): {"content": "<new>", "lstrip": True},
+                str(before.cls_token_id): {"content": cls, "special": True},
+            }
+            name = "tokenizer_config.json"
+            content = {"added_tokens_decoder": tokens}
+        (tmp_path / name).write_text(json.dumps(content))
+
+    write(size)
+    tokenizer = Tokenizer.from_pretrained(tmp_path)
+    assert tokenizer.vocab_size == size + 1
+    assert tokenizer("the <new>").ids.count(size) == 1
+    assert tokenizer("the fox").ids == before("the fox").ids
+    assert size not in tokenizer.special_token_ids
+    tokenizer.save(tmp_path / "saved")
+    assert_equal(tokenizer, Tokenizer.from_pretrained(tmp_path / "saved"))
+    write(size + 1)
+    expect(ValueError, tmp_path, f"the id {size},", str(size + 1))
+
+
 # What cannot be read.
 
 

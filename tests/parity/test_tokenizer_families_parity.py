@@ -162,6 +162,25 @@ def test_words_and_decoding(pairs, family):
 
 
 @families
+@pytest.mark.parametrize("overlap", [0, 3])
+def test_windows(pairs, family, overlap):
+    _, ours, theirs = pairs[family]
+    question, context = "the quick", " ".join(LINES[:2])
+    settings = {"truncation": "only_second", "max_length": 30}
+    reference = theirs(
+        [question],
+        [context],
+        stride=overlap,
+        return_overflowing_tokens=True,
+        **settings,
+    )
+    first = ours.encode_batch(
+        [question], [context], overlap=overlap, **settings
+    )[0]
+    assert_same([first, *first.overflowing], reference.encodings)
+
+
+@families
 def test_transformers_loads_what_is_saved(pairs, family, tmp_path):
     _, ours, _ = pairs[family]
     ours.max_length, before = 77, ours.max_length
