@@ -120,14 +120,15 @@ def _find_vocabulary(
     source: str | os.PathLike, revision: str | None, family: str | None
 ) -> tuple[str, Path]:
     """Returns the name and path of a vocabulary's file."""
-    own = FAMILIES[family].vocab_file if family else None
-    for name in [own] if own else _FAMILY_OF_FILE:
+    names = [FAMILIES[family].vocab_file] if family else list(_FAMILY_OF_FILE)
+    names = [name for name in names if name is not None]
+    for name in names:
         path = find_file(source, name, revision=revision, required=False)
         if path is not None:
             return name, path
-    expected = own or "vocab.txt, vocab.json or a SentencePiece model"
+    expected = " or a ".join(["tokenizer.json", *names])
     raise FileNotFoundError(
-        f"Expected a tokenizer.json or a {expected} there, and found neither. "
+        f"Expected a {expected} there, and found none. "
         f"Received: source={source!r}, revision={revision!r}"
     )
 
@@ -219,7 +220,9 @@ def _add_tokens(
     }
     by_id = {int(key): properties for key, properties in added.items()}
     for index in sorted(by_id):
-        token = tokenizers.AddedToken(**by_id[index])
+        properties = {**by_id[index]}
+        properties.pop("__type", None)
+        token = tokenizers.AddedToken(**properties)
         due = backend.token_to_id(token.content)
         due = backend.get_vocab_size() if due is None else due
         if index != due:

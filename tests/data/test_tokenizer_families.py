@@ -280,6 +280,13 @@ def test_family_is_not_told(directories, tmp_path):
     expect(FileNotFoundError, tmp_path, "tokenizer.json or a vocab.json")
 
 
+def test_modernbert_without_its_file(directories, tmp_path):
+    for path in directories["roberta"].iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "config.json").write_text('{"model_type": "modernbert"}')
+    expect(FileNotFoundError, tmp_path, "a tokenizer.json there")
+
+
 @pytest.mark.parametrize("keep", [0, 1, 100, 0.3, 0.9, 0.999])
 def test_cut_sentencepiece_file(directories, keep, tmp_path):
     content = (directories["albert"] / "spiece.model").read_bytes()
