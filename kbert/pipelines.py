@@ -160,7 +160,7 @@ class Classifier:
         options = BatchOptions(
             batch_size=self.batch_size, max_length=self.max_length
         )
-        make_inputs = InputBatches(encoded, self.tokenizer.pad_token_id)
+        make_inputs = InputBatches(encoded, self.tokenizer)
         logits = np.zeros((len(texts), len(self.label_names)), "float32")
         # Not `predict`, whose set-up costs a single text 20 times its answer.
         for batch in plan_epoch(encoded.lengths, options):

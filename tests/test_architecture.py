@@ -25,7 +25,10 @@ MAY_IMPORT = {
     "losses": ({"losses"}, {"keras"}),
     "metrics": ({"metrics"}, {"keras"}),
     "optimizers": (set(), {"keras", "tensorflow"}),
-    "data": ({"data", "hub"}, {"numpy", "tokenizers", "tensorflow"}),
+    "data": (
+        {"data", "hub"},
+        {"numpy", "tokenizers", "tensorflow", "sentencepiece", "google"},
+    ),
     "distribution": (set(), {"keras", "tensorflow"}),
     "models": (
         {"models", "config", "families", "layers", "losses"},
@@ -47,7 +50,14 @@ MAY_IMPORT = {
 }
 # Importing these takes seconds or half a second, so modules reach for them
 # only where they are used; `import kbert` stays quick.
-LAZY = {"tensorflow", "huggingface_hub", "keras_hub", "matplotlib"}
+LAZY = {
+    "tensorflow",
+    "huggingface_hub",
+    "keras_hub",
+    "matplotlib",
+    "sentencepiece",
+    "google",
+}
 
 
 def modules():

@@ -67,7 +67,8 @@ def classification_dataset(
     Returns:
         A `tf.data.Dataset` of `(x, y)`, `(x, y, sample_weight)` where
         weights are given, or `(x,)` where labels are None. `x` is a dict of
-        int32 (B, S): `token_ids`, `segment_ids`, `padding_mask`. `y` is
+        int32 (B, S): `token_ids`, `segment_ids` (absent where the
+        tokenizer's family has none), `padding_mask`. `y` is
         int32 (B,), or float32 (B,) or (B, C).
 
     Raises:
@@ -107,14 +108,14 @@ def classification_dataset(
         targets.append(_label_array(labels, label_names, num_texts))
     if sample_weight is not None:
         targets.append(_weight_array(sample_weight, labels, num_texts))
-    make_inputs = InputBatches(encoded, tokenizer.pad_token_id)
+    make_inputs = InputBatches(encoded, tokenizer)
 
     def make_batch(batch: Batch) -> tuple[Any, ...]:
         rows = (target[batch.indices] for target in targets)
         return (make_inputs(batch), *rows)
 
     signature = (
-        InputBatches.signature,
+        make_inputs.signature,
         *(ArraySpec(("B", *t.shape[1:]), t.dtype.name) for t in targets),
     )
     return make_dataset(
@@ -131,34 +132,33 @@ class InputBatches:
 
     Args:
         encoded: the texts.
-        pad_token_id: what fills up `token_ids`.
+        tokenizer: what tokenised them.
     """
 
-    signature = {
-        "token_ids": ArraySpec(("B", "S"), "int32"),
-        "segment_ids": ArraySpec(("B", "S"), "int32"),
-        "padding_mask": ArraySpec(("B", "S"), "int32"),
-    }
-
-    def __init__(self, encoded: EncodedTexts, pad_token_id: int):
+    def __init__(self, encoded: EncodedTexts, tokenizer: Tokenizer):
         """See the class."""
-        self._ids = FlatRows(encoded.ids, encoded.lengths)
-        self._type_ids = FlatRows(encoded.type_ids, encoded.lengths)
         self._lengths = encoded.lengths
-        self._pad_token_id = pad_token_id
+        # name → rows, and what fills them up.
+        self._rows = {
+            "token_ids": (
+                FlatRows(encoded.ids, encoded.lengths),
+                tokenizer.pad_token_id,
+            )
+        }
+        if tokenizer.has_segments:
+            rows = FlatRows(encoded.type_ids, encoded.lengths)
+            self._rows["segment_ids"] = (rows, 0)
+        names = (*self._rows, "padding_mask")
+        self.signature = {n: ArraySpec(("B", "S"), "int32") for n in names}
 
     def __call__(self, batch: Batch) -> dict[str, np.ndarray]:
         """Return int32 arrays (B, S)."""
         real = np.arange(batch.length) < self._lengths[batch.indices, None]
-        return {
-            "token_ids": self._ids.padded(
-                batch.indices, batch.length, self._pad_token_id
-            ),
-            "segment_ids": self._type_ids.padded(
-                batch.indices, batch.length, 0
-            ),
-            "padding_mask": real.astype("int32"),
+        inputs = {
+            name: rows.padded(batch.indices, batch.length, fill)
+            for name, (rows, fill) in self._rows.items()
         }
+        return {**inputs, "padding_mask": real.astype("int32")}
 
 
 def check_max_length(tokenizer: Tokenizer, max_length: int) -> None:

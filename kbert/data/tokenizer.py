@@ -1,6 +1,5 @@
-"""Text to token ids and back, by BERT's rules."""
+"""Text to token ids and back, by the rules of each family of models."""
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,21 +10,19 @@ import tokenizers
 
 from kbert.data.encoding import EncodedTexts, Encoder
 from kbert.data.texts import Texts, check_texts, short_repr
+from kbert.data.tokenizer_families import FAMILIES, SPECIAL_TOKENS
+from kbert.data.tokenizer_files import save_tokenizer
+from kbert.data.tokenizer_loading import load_tokenizer
 from kbert.data.vocabulary import (
     MAX_WORD_LENGTH,
-    SPECIAL_TOKENS,
     check_vocab,
-    is_plain_bert,
-    override_normalizer,
-    read_config,
-    read_tokenizer_json,
     wordpiece_tokenizer,
 )
-from kbert.hub import checkpoint_prefix, find_file
+from kbert.hub import checkpoint_prefix
 
 
 class Tokenizer:
-    """BERT's tokenizer: text to word-piece ids, and ids to text.
+    """Text to the ids of the pieces that a model knows, and ids to text.
 
     A wrapper of the Rust `tokenizers` library. Make one with
     `from_pretrained` or `from_vocab`. It can be pickled and copied, and
@@ -35,12 +32,16 @@ class Tokenizer:
         backend: The Rust tokenizer. It becomes this object's own: its
             truncation and padding are switched off.
         special_tokens: The tokens under the keys `pad_token`, `unk_token`,
-            `cls_token`, `sep_token` and `mask_token`; BERT's if left out.
+            `cls_token`, `sep_token` and `mask_token`; the family's if left
+            out.
         max_length: Most tokens that the model takes, or None if unknown.
             Nothing is truncated to it unless asked.
+        family: The family of models that it belongs to, as the `model_type`
+            of config.json names it.
 
     Raises:
-        ValueError: A special token is not in the vocabulary.
+        ValueError: There is no such family, or a special token is not in the
+            vocabulary.
 
     Example:
         >>> import kbert
@@ -63,10 +64,19 @@ class Tokenizer:
         *,
         special_tokens: Mapping[str, str] | None = None,
         max_length: int | None = None,
+        family: str = "bert",
     ):
         """Takes over the tokenizer."""
+        if family not in FAMILIES:
+            raise ValueError(
+                f"Expected one of {list(FAMILIES)}. Received: family={family!r}"
+            )
         self.backend = backend
-        self.special_tokens = {**SPECIAL_TOKENS, **(special_tokens or {})}
+        self.special_tokens = {
+            **FAMILIES[family].special_tokens,
+            **(special_tokens or {}),
+        }
+        self.family = family
         self.max_length = max_length
         vocab = backend.get_vocab()
         missing = {
@@ -95,11 +105,15 @@ class Tokenizer:
         *,
         revision: str | None = None,
         lowercase: bool | None = None,
+        add_prefix_space: bool | None = None,
     ) -> "Tokenizer":
         """Loads a tokenizer from a directory or the Hugging Face hub.
 
-        Reads `tokenizer.json` or, where there is none, `vocab.txt`; and
-        `tokenizer_config.json`, where there is one.
+        Reads `tokenizer.json` or, where there is none, `vocab.txt`,
+        `vocab.json` with `merges.txt`, `spiece.model`,
+        `sentencepiece.bpe.model` or `spm.model`. `tokenizer_config.json`,
+        `special_tokens_map.json` and `config.json` say, where they are
+        there, which family of models it is and which switches are set.
 
         Args:
             source: A local directory or a hub id; or the prefix of a
@@ -108,14 +122,19 @@ class Tokenizer:
             lowercase: Overrides the files. Google's own checkpoints hold a
                 `vocab.txt` alone, which lower-cases by default: pass False
                 for a cased one.
+            add_prefix_space: Overrides the files: whether a byte-level
+                tokenizer (RoBERTa, ModernBERT) treats the first word as one
+                that follows a space. For lists of words, pass True, or no
+                word will follow a space.
 
         Returns:
             A `Tokenizer`. Truncation and padding written in `tokenizer.json`
             are left out.
 
         Raises:
-            FileNotFoundError: Neither file is there.
-            ValueError: A file cannot be understood.
+            FileNotFoundError: No such file is there.
+            ValueError: A file cannot be understood, nothing says which
+                family it is, or the tokenizer has no such switch.
             OSError: The hub cannot be reached, or refuses.
 
         Example:
@@ -130,42 +149,17 @@ class Tokenizer:
         prefix = checkpoint_prefix(source)
         if prefix is not None:
             source = prefix.parent
-        config = read_config(
-            find_file(
-                source,
-                "tokenizer_config.json",
-                revision=revision,
-                required=False,
-            )
+        loaded = load_tokenizer(
+            source,
+            revision=revision,
+            lowercase=lowercase,
+            add_prefix_space=add_prefix_space,
         )
-        if lowercase is not None:
-            config["do_lower_case"] = lowercase
-        path = find_file(
-            source, "tokenizer.json", revision=revision, required=False
-        )
-        if path is not None:
-            backend = read_tokenizer_json(path, config)
-            if lowercase is not None:
-                override_normalizer(backend, {"do_lower_case": lowercase})
-            return cls(
-                backend,
-                special_tokens={name: config[name] for name in SPECIAL_TOKENS},
-                max_length=config["model_max_length"],
-            )
-        path = find_file(source, "vocab.txt", revision=revision, required=False)
-        if path is None:
-            raise FileNotFoundError(
-                "Expected a tokenizer.json or a vocab.txt there, and found "
-                f"neither. Received: source={source!r}, revision={revision!r}"
-            )
-        return cls.from_vocab(
-            path,
-            lowercase=config.get("do_lower_case", True),
-            strip_accents=config.get("strip_accents"),
-            split_chinese=config.get("tokenize_chinese_chars", True),
-            never_split=config.get("never_split", ()),
-            max_length=config["model_max_length"],
-            **{name: config[name] for name in SPECIAL_TOKENS},
+        return cls(
+            loaded.backend,
+            special_tokens=loaded.special_tokens,
+            max_length=loaded.max_length,
+            family=loaded.family,
         )
 
     @classmethod
@@ -234,6 +228,7 @@ class Tokenizer:
         never_split = check_texts(never_split, "never_split")
         backend = wordpiece_tokenizer(
             check_vocab(vocab, [*special_tokens.values(), *never_split]),
+            family=FAMILIES["bert"],
             lowercase=lowercase,
             strip_accents=strip_accents,
             split_chinese=split_chinese,
@@ -251,31 +246,17 @@ class Tokenizer:
         Args:
             directory: Made if it does not exist. `tokenizer.json` and
                 `tokenizer_config.json` are written, and `vocab.txt` if the
-                rules are BERT's.
+                rules are those of a word-piece family.
         """
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
-        _write(directory / "tokenizer.json", self._encoder.rules())
-        config: dict[str, Any] = dict(self.special_tokens)
-        if self.max_length is not None:
-            config["model_max_length"] = self.max_length
-        # transformers builds a BertTokenizer anew from the vocabulary and this
-        # config; its general class takes tokenizer.json as it is.
-        config["tokenizer_class"] = "PreTrainedTokenizerFast"
-        if self._is_bert():
-            normalizer = self.backend.normalizer
-            added = self.backend.get_added_tokens_decoder().values()
-            config["tokenizer_class"] = "BertTokenizer"
-            config["do_lower_case"] = normalizer.lowercase
-            config["strip_accents"] = normalizer.strip_accents
-            config["tokenize_chinese_chars"] = normalizer.handle_chinese_chars
-            config["never_split"] = [t.content for t in added if not t.special]
-            vocab = self.backend.get_vocab(with_added_tokens=False)
-            tokens = sorted(vocab, key=lambda token: vocab[token])
-            _write(directory / "vocab.txt", "".join(f"{t}\n" for t in tokens))
-        _write(
-            directory / "tokenizer_config.json",
-            json.dumps(config, indent=2, ensure_ascii=False) + "\n",
+        save_tokenizer(
+            directory,
+            self.backend,
+            rules=self._encoder.rules(),
+            family=self.family,
+            special_tokens=self.special_tokens,
+            max_length=self.max_length,
         )
 
     # Text to tokens.
@@ -457,6 +438,11 @@ class Tokenizer:
     # The vocabulary.
 
     @property
+    def has_segments(self) -> bool:
+        """Whether the models of its family have an input `segment_ids`."""
+        return FAMILIES[self.family].has_segments
+
+    @property
     def vocab_size(self) -> int:
         """One more than the largest id, added tokens included."""
         return self._vocab_size
@@ -517,20 +503,6 @@ class Tokenizer:
             f"max_length={self.max_length})"
         )
 
-    def _is_bert(self) -> bool:
-        """Whether `from_vocab` builds the same tokenizer."""
-        unk, cls, sep = (
-            self.special_tokens[name]
-            for name in ("unk_token", "cls_token", "sep_token")
-        )
-        pair = self.encode(unk, unk)
-        return (
-            is_plain_bert(self.backend)
-            and self.encode(unk).tokens == [cls, unk, sep]
-            and pair.tokens == [cls, unk, sep, unk, sep]
-            and pair.type_ids == [0, 0, 0, 1, 1]
-        )
-
     def _check_ids(self, row: Any, index: int) -> list[int]:
         """Returns a row of ids as the Rust side wants it."""
         ids = np.asarray(row)
@@ -547,8 +519,3 @@ class Tokenizer:
                 f"Received: ids[{index}]={short_repr(row)}"
             )
         return ids.tolist()
-
-
-def _write(path: Path, text: str) -> None:
-    """Writes UTF-8 and leaves line ends alone on every system."""
-    path.write_bytes(text.encode("utf-8"))

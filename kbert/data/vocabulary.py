@@ -1,30 +1,21 @@
-"""Vocabulary files, and the Rust tokenizers built from them.
+"""Word-piece vocabularies, and the Rust tokenizers built from them.
 
 References:
     Devlin et al. 2018, https://arxiv.org/abs/1810.04805;
     google-research/bert, tokenization.py, for the rules.
 """
 
-import json
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import tokenizers
-from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from kbert.data.texts import short_repr
+from kbert.data.tokenizer_families import TokenizerFamily, add_special_tokens
 
-# BERT's special tokens, under the names that tokenizer_config.json gives them.
-SPECIAL_TOKENS = {
-    "pad_token": "[PAD]",
-    "unk_token": "[UNK]",
-    "cls_token": "[CLS]",
-    "sep_token": "[SEP]",
-    "mask_token": "[MASK]",
-}
 # The longest word in code points, as transformers and the published files have
 # it; google-research/bert was at 100 first and 200 later.
 MAX_WORD_LENGTH = 100
@@ -137,6 +128,7 @@ def _check_tokens(tokens: list[str], received: str) -> None:
 def wordpiece_tokenizer(
     vocab: Mapping[str, int],
     *,
+    family: TokenizerFamily,
     lowercase: bool,
     strip_accents: bool | None,
     split_chinese: bool,
@@ -144,10 +136,11 @@ def wordpiece_tokenizer(
     max_word_length: int,
     special_tokens: Mapping[str, str],
 ) -> tokenizers.Tokenizer:
-    """Builds BERT's tokenizer from a checked vocabulary.
+    """Builds a word-piece tokenizer from a checked vocabulary.
 
     Args:
         vocab: Token to id.
+        family: The family, for its template.
         lowercase: Whether to lower-case.
         strip_accents: Whether to strip accents; None means iff lower-casing.
         split_chinese: Whether each CJK ideograph is a word.
@@ -172,20 +165,8 @@ def wordpiece_tokenizer(
         lowercase=lowercase,
     )
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    cls_token = special_tokens["cls_token"]
-    sep_token = special_tokens["sep_token"]
-    backend.post_processor = processors.TemplateProcessing(
-        single=f"{cls_token}:0 $A:0 {sep_token}:0",
-        pair=f"{cls_token}:0 $A:0 {sep_token}:0 $B:1 {sep_token}:1",
-        special_tokens=[(t, vocab[t]) for t in (cls_token, sep_token)],
-    )
     backend.decoder = decoders.WordPiece(prefix="##")
-    backend.add_special_tokens(
-        [
-            tokenizers.AddedToken(token, normalized=False, special=True)
-            for token in special_tokens.values()
-        ]
-    )
+    add_special_tokens(backend, family, special_tokens)
     backend.add_tokens(
         [
             tokenizers.AddedToken(token, normalized=False, single_word=True)
@@ -193,103 +174,6 @@ def wordpiece_tokenizer(
         ]
     )
     return backend
-
-
-def read_config(path: str | os.PathLike | None) -> dict[str, Any]:
-    """Reads a `tokenizer_config.json`.
-
-    Args:
-        path: The file, or None if there is none.
-
-    Returns:
-        What it holds, without nulls other than that of `strip_accents`, with
-        the five special tokens as strings and `model_max_length` as an integer
-        or None.
-
-    Raises:
-        ValueError: The file is not a JSON object.
-    """
-    config: dict[str, Any] = {}
-    if path is not None:
-        try:
-            config = json.loads(Path(path).read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ValueError(
-                f"Expected JSON: {error}. Received: path={os.fspath(path)!r}"
-            ) from error
-        if not isinstance(config, dict):
-            raise ValueError(
-                "Expected a JSON object with the settings of a tokenizer. "
-                f"Received: path={os.fspath(path)!r}"
-            )
-    # A null stands for the default, which only for this one is a value.
-    config = {
-        name: value
-        for name, value in config.items()
-        if value is not None or name == "strip_accents"
-    }
-    for name, default in SPECIAL_TOKENS.items():
-        # A token is written as a string, or as an object with its properties.
-        token = config.get(name, default)
-        config[name] = token["content"] if isinstance(token, dict) else token
-    # transformers writes 1e30 for "unknown".
-    max_length = config.get("model_max_length", 0)
-    is_known = 0 < max_length < 10**9
-    config["model_max_length"] = int(max_length) if is_known else None
-    return config
-
-
-def read_tokenizer_json(
-    path: str | os.PathLike, config: Mapping[str, Any]
-) -> tokenizers.Tokenizer:
-    """Reads a `tokenizer.json`, without the truncation and padding in it.
-
-    Args:
-        path: The file.
-        config: What `tokenizer_config.json` beside it says.
-
-    Returns:
-        The Rust tokenizer.
-
-    Raises:
-        ValueError: The file is not a tokenizer.
-    """
-    try:
-        backend = tokenizers.Tokenizer.from_file(os.fspath(path))
-    # The library raises a bare Exception for anything that it cannot read.
-    except Exception as error:
-        raise ValueError(
-            f"Expected a file of the tokenizers library: {error}. "
-            f"Received: path={os.fspath(path)!r}"
-        ) from error
-    backend.no_truncation()
-    backend.no_padding()
-    # Where the two files disagree, transformers 5.24 follows the config for
-    # BertTokenizer (also when tokenizer_class is missing) and the
-    # tokenizer.json for its general classes. It puts BERT's defaults in the
-    # place of what the config does not mention; here tokenizer.json decides
-    # that, as it does everywhere outside transformers.
-    general = ("PreTrainedTokenizerFast", "TokenizersBackend")
-    if config.get("tokenizer_class") not in general:
-        override_normalizer(backend, config)
-    return backend
-
-
-def override_normalizer(
-    backend: tokenizers.Tokenizer, config: Mapping[str, Any]
-) -> None:
-    """Sets the switches of a BERT normaliser that a config mentions."""
-    old = backend.normalizer
-    if not isinstance(old, normalizers.BertNormalizer):
-        return
-    backend.normalizer = normalizers.BertNormalizer(
-        clean_text=old.clean_text,
-        handle_chinese_chars=config.get(
-            "tokenize_chinese_chars", old.handle_chinese_chars
-        ),
-        strip_accents=config.get("strip_accents", old.strip_accents),
-        lowercase=config.get("do_lower_case", old.lowercase),
-    )
 
 
 def is_plain_bert(backend: tokenizers.Tokenizer) -> bool:

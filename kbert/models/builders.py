@@ -5,6 +5,7 @@ encoder's layers, and so its weights. None compiles.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 
@@ -79,7 +80,9 @@ def build_classifier(
         Devlin et al., 2018, https://arxiv.org/abs/1810.04805, section 4.1
     """
     config = encoder_config(encoder)
-    form = CLASSIFIER_FORMS.get(config.family, CLASSIFIER_FORMS["bert"])
+    form: dict[str, Any] = CLASSIFIER_FORMS.get(
+        config.family, CLASSIFIER_FORMS["bert"]
+    )
     if dense_activation == "family":
         dense_activation = form["dense_activation"]
     if has_input_dropout is None:
