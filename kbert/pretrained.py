@@ -370,8 +370,10 @@ def _head_shape(checkpoint: Checkpoint, head: str) -> tuple[int, ...]:
             else "Pass fresh_head=True (and num_classes where there are "
             "classes) to start a new one."
         )
+        row = checkpoint.row_of(_HEAD_VARIABLES[head])
+        sign = f"no tensor {row.tensor}" if row else "its family has none"
         raise ValueError(
-            f"The checkpoint has no {name} head. {remedy} Received: "
+            f"The checkpoint has no {name} head ({sign}). {remedy} Received: "
             f"source={checkpoint.tensors.location!r}"
         )
     return shape

@@ -54,11 +54,18 @@ class Checkpoint:
 
     def shape_of(self, variable: str) -> tuple[int, ...] | None:
         """Shape the file gives a variable, None where it is absent."""
+        row = self.row_of(variable)
+        if row is None or row.tensor not in self.names:
+            return None
+        shape = self.tensors.shapes()[self.names[row.tensor]]
+        return shape[::-1] if row.transpose else shape
+
+    def row_of(self, variable: str) -> Row | None:
+        """The row of a variable outside the blocks, None if it has none."""
         for rows in (self.table.encoder, *self.table.heads.values()):
             for row in rows:
-                if row.variable == variable and row.tensor in self.names:
-                    shape = self.tensors.shapes()[self.names[row.tensor]]
-                    return shape[::-1] if row.transpose else shape
+                if row.variable == variable:
+                    return row
         return None
 
     def encoder_config(

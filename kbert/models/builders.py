@@ -86,7 +86,7 @@ def build_classifier(
     if dense_activation == "family":
         dense_activation = form["dense_activation"]
     if has_input_dropout is None:
-        has_input_dropout = form["has_input_dropout"]
+        has_input_dropout = bool(form["has_input_dropout"])
     head = ClassificationHead(
         num_classes,
         hidden_dropout=given_or(hidden_dropout, config.hidden_dropout),
