@@ -3,6 +3,7 @@
 from kbert import data, families, layers, optimizers, pipelines
 from kbert.config import EncoderConfig
 from kbert.data.tokenizer import Tokenizer
+from kbert.kerashub import from_keras_hub, to_keras_hub
 from kbert.models import (
     build_classifier,
     build_encoder,
@@ -38,6 +39,7 @@ __all__ = [
     "encoder_config",
     "families",
     "freeze",
+    "from_keras_hub",
     "layers",
     "load_classifier",
     "load_encoder",
@@ -48,4 +50,5 @@ __all__ = [
     "optimizers",
     "pipelines",
     "save_pretrained",
+    "to_keras_hub",
 ]

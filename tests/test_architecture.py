@@ -43,6 +43,10 @@ MAY_IMPORT = {
         {"models", "layers", "checkpoints", "config", "families", "data"},
         {"keras", "safetensors"},
     ),
+    "kerashub": (
+        {"models", "checkpoints", "config"},
+        {"keras", "keras_hub", "numpy"},
+    ),
     "pipelines": (
         {"models", "layers", "checkpoints", "config", "data", "saving"},
         {"keras", "numpy"},

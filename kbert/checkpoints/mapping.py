@@ -6,6 +6,7 @@ model, in both directions, and accounts for every name on either side.
 """
 
 import dataclasses
+import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
@@ -22,11 +23,14 @@ class Row:
         variable: path of the variable; `{i}` stands for a block's number.
         transpose: whether the last two axes trade places (a torch `Linear`
             keeps (out, in), a Keras kernel (in, out)).
+        reshape: whether both sides hold the same numbers in the same order
+            in different shapes (KerasHub keeps an axis for the heads).
     """
 
     tensor: str
     variable: str
     transpose: bool = False
+    reshape: bool = False
 
     def convert(self, array: np.ndarray) -> np.ndarray:
         """Turn one side's array into the other's; its own inverse."""
@@ -235,7 +239,8 @@ def load_tensors(
     _check_shapes(source, wanted, row_of, names)
     for path, variable in wanted.items():
         row = row_of[path]
-        variable.assign(row.convert(source.read(names[row.tensor])))
+        array = row.convert(source.read(names[row.tensor]))
+        variable.assign(array.reshape(variable.shape) if row.reshape else array)
     return LoadReport(
         source=source.location,
         loaded=tuple(names[row_of[path].tensor] for path in wanted),
@@ -268,7 +273,10 @@ def _check_shapes(source, wanted, row_of, names) -> None:
         expected = tuple(variable.shape)
         if row.transpose:
             expected = expected[::-1]
-        if given != expected:
+        fits = given == expected
+        if row.reshape:
+            fits = math.prod(given) == math.prod(expected)
+        if not fits:
             wrong.append(
                 f"{names[row.tensor]} has shape {given}, but {path} needs "
                 f"{expected}"
