@@ -8,6 +8,8 @@ import keras
 
 from kbert.checkpoints.checkpoint import Checkpoint
 from kbert.checkpoints.mapping import LoadReport
+from kbert.config import EncoderConfig
+from kbert.layers.initializers import no_random_values
 from kbert.models import (
     build_classifier,
     build_encoder,
@@ -64,10 +66,8 @@ def load_encoder(
         'encoder'
     """
     checkpoint = Checkpoint(source, revision)
-    model = build_encoder(
-        checkpoint.encoder_config(hidden_dropout, attention_dropout),
-        dtype=dtype,
-    )
+    config = checkpoint.encoder_config(hidden_dropout, attention_dropout)
+    model = _empty_encoder(config, dtype)
     loaded = checkpoint.fill(model)
     return (model, loaded) if report else model
 
@@ -126,7 +126,7 @@ def load_classifier(
     if hidden_dropout is None:
         hidden_dropout = checkpoint.config.classifier_dropout
     model = build_classifier(
-        build_encoder(config, dtype=dtype),
+        _empty_encoder(config, dtype),
         num_classes,
         hidden_dropout=hidden_dropout,
         label_names=label_names,
@@ -185,7 +185,7 @@ def load_token_classifier(
     if hidden_dropout is None and config.family != "distilbert":
         hidden_dropout = checkpoint.config.classifier_dropout
     model = build_token_classifier(
-        build_encoder(config, dtype=dtype),
+        _empty_encoder(config, dtype),
         num_classes,
         hidden_dropout=hidden_dropout,
         label_names=label_names,
@@ -236,7 +236,7 @@ def load_span_model(
     if not fresh_head:
         _head_shape(checkpoint, "span")
     config = checkpoint.encoder_config(hidden_dropout, attention_dropout)
-    model = build_span_model(build_encoder(config, dtype=dtype))
+    model = build_span_model(_empty_encoder(config, dtype))
     loaded = checkpoint.fill(model, ["span"], ["span/"] if fresh_head else [])
     return (model, loaded) if report else model
 
@@ -283,7 +283,7 @@ def load_masked_lm(
     _head_shape(checkpoint, "mlm")
     config = checkpoint.encoder_config(hidden_dropout, attention_dropout)
     model = build_masked_lm(
-        build_encoder(config, dtype=dtype),
+        _empty_encoder(config, dtype),
         all_positions=all_positions,
         activation=checkpoint.table.mlm_activation,
     )
@@ -337,11 +337,19 @@ def load_pretrainer(
     if config.family == "albert" and hidden_dropout is None:
         dropout = checkpoint.config.classifier_dropout or 0.0
     model = build_pretrainer(
-        build_encoder(replace(config, has_pooler=True), dtype=dtype),
+        _empty_encoder(replace(config, has_pooler=True), dtype),
         hidden_dropout=dropout,
     )
     loaded = checkpoint.fill(model, ["mlm", "nsp"])
     return (model, loaded) if report else model
+
+
+def _empty_encoder(
+    config: EncoderConfig, dtype: str | keras.DTypePolicy | None
+) -> keras.Model:
+    """An encoder whose every weight waits to be loaded."""
+    with no_random_values():
+        return build_encoder(config, dtype=dtype)
 
 
 # A variable that every head of this name has.

@@ -38,7 +38,10 @@ MAY_IMPORT = {
         {"checkpoints", "config", "hub"},
         {"ml_dtypes", "numpy", "safetensors", "tensorflow"},
     ),
-    "pretrained": ({"models", "checkpoints"}, {"keras"}),
+    "pretrained": (
+        {"models", "layers", "checkpoints", "config"},
+        {"keras"},
+    ),
     "saving": (
         {"models", "layers", "checkpoints", "config", "families", "data"},
         {"keras", "safetensors"},

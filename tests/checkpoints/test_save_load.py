@@ -562,3 +562,14 @@ def test_saving_what_would_lose_weights(tmp_path, build, match):
     with refused(ValueError, match):
         kbert.save_pretrained(build(), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_loading_draws_no_random_weights_but_a_fresh_heads(tmp_path):
+    """Only what stays fresh is drawn; building elsewhere still draws."""
+    kbert.save_pretrained(kbert.build_encoder(CONFIG), tmp_path)
+    model = kbert.load_classifier(tmp_path, fresh_head=True, num_classes=2)
+    assert np.ptp(model.get_layer("classifier").logits.kernel.numpy()) > 0
+    table = kbert.build_encoder(CONFIG).get_layer("embedding").token.embeddings
+    assert np.ptp(table.numpy()) > 0
+    config = kbert.encoder_config(model)
+    assert config.initializer_range == CONFIG.initializer_range

@@ -72,14 +72,19 @@ def without_head(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def pretraining_heads() -> dict[str, np.ndarray]:
     hidden, vocabulary = CONFIG["hidden_size"], CONFIG["vocab_size"]
+    shapes = {
+        "cls/predictions/transform/dense/kernel": (hidden, hidden),
+        "cls/predictions/transform/dense/bias": (hidden,),
+        "cls/predictions/transform/LayerNorm/gamma": (hidden,),
+        "cls/predictions/transform/LayerNorm/beta": (hidden,),
+        "cls/predictions/output_bias": (vocabulary,),
+        "cls/seq_relationship/output_weights": (2, hidden),
+        "cls/seq_relationship/output_bias": (2,),
+    }
+    rng = np.random.default_rng(0)
     return {
-        "cls/predictions/transform/dense/kernel": np.ones((hidden, hidden)),
-        "cls/predictions/transform/dense/bias": np.ones(hidden),
-        "cls/predictions/transform/LayerNorm/gamma": np.ones(hidden),
-        "cls/predictions/transform/LayerNorm/beta": np.ones(hidden),
-        "cls/predictions/output_bias": np.ones(vocabulary),
-        "cls/seq_relationship/output_weights": np.ones((2, hidden)),
-        "cls/seq_relationship/output_bias": np.ones(2),
+        name: rng.normal(size=shape).astype("float32")
+        for name, shape in shapes.items()
     }
 
 
@@ -186,6 +191,46 @@ def test_head_of_a_pretrained_checkpoint(directory):
     assert {path.split("/")[0] for path in report.missing} == {"classifier"}
     with refused(ValueError, "needs `num_classes`"):
         kbert.load_classifier(directory, fresh_head=True)
+
+
+def test_pretraining_heads(directory):
+    model, report = kbert.load_pretrainer(directory, report=True)
+    assert report.unused == report.missing == ()
+    heads = pretraining_heads()
+    variables = weight_variables(model)
+    for path, name in {
+        "mlm/dense/kernel": "cls/predictions/transform/dense/kernel",
+        "mlm/dense/bias": "cls/predictions/transform/dense/bias",
+        "mlm/layer_norm/gamma": "cls/predictions/transform/LayerNorm/gamma",
+        "mlm/layer_norm/beta": "cls/predictions/transform/LayerNorm/beta",
+        "mlm_bias/bias": "cls/predictions/output_bias",
+        "nsp/logits/bias": "cls/seq_relationship/output_bias",
+    }.items():
+        np.testing.assert_array_equal(variables[path].numpy(), heads[name])
+    np.testing.assert_array_equal(
+        variables["nsp/logits/kernel"].numpy(),
+        heads["cls/seq_relationship/output_weights"].T,
+    )
+    # The same through Hugging Face's layout.
+    kbert.save_pretrained(model, directory / "hf")
+    assert_same_weights(kbert.load_pretrainer(directory / "hf"), model)
+
+
+def test_span_head_of_run_squad(directory):
+    hidden = CONFIG["hidden_size"]
+    head = {
+        "cls/squad/output_weights": np.arange(2 * hidden, dtype="float32"),
+        "cls/squad/output_bias": np.array([3, 5], "float32"),
+    }
+    head["cls/squad/output_weights"].shape = (2, hidden)
+    tensors = without_head(google_tensors()) | head
+    write_checkpoint(directory / "bert_model.ckpt", tensors)
+    variables = weight_variables(kbert.load_span_model(directory))
+    np.testing.assert_array_equal(
+        variables["span/logits/kernel"].numpy(),
+        head["cls/squad/output_weights"].T,
+    )
+    assert variables["span/logits/bias"].numpy().tolist() == [3, 5]
 
 
 def test_checkpoint_without_a_pooler(directory):

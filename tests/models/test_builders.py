@@ -468,6 +468,23 @@ def test_published_sizes(name, millions):
     assert parameters / 1e6 == pytest.approx(millions, abs=0.06)
 
 
+@pytest.mark.parametrize(
+    ("name", "millions"),
+    # As each paper gives it: Lan et al. table 1, Clark et al. table 1, Sanh et
+    # al. table 3, Liu et al. section 2.
+    [
+        ("ALBERT_BASE_V2", 12),
+        ("ELECTRA_SMALL", 14),
+        ("DISTILBERT_BASE", 66),
+        ("ROBERTA_BASE", 125),
+    ],
+)
+def test_published_sizes_of_other_families(name, millions):
+    config = getattr(kbert.families, name)
+    parameters = kbert.build_encoder(config).count_params()
+    assert parameters / 1e6 == pytest.approx(millions, abs=0.6)
+
+
 def test_base_and_large_count():
     """110 M and 340 M, counted by hand from the config."""
     for config, millions in [
