@@ -124,7 +124,7 @@ def load_classifier(
     if not config.has_pooler and fresh_head:
         fresh.append("pooler/")
     if hidden_dropout is None:
-        hidden_dropout = checkpoint.config.classifier_dropout
+        hidden_dropout = checkpoint.head_dropout("classifier")
     model = build_classifier(
         _empty_encoder(config, dtype),
         num_classes,
@@ -182,8 +182,8 @@ def load_token_classifier(
         checkpoint, "token_classifier", num_classes, label_names, fresh_head
     )
     config = checkpoint.encoder_config(hidden_dropout, attention_dropout)
-    if hidden_dropout is None and config.family != "distilbert":
-        hidden_dropout = checkpoint.config.classifier_dropout
+    if hidden_dropout is None:
+        hidden_dropout = checkpoint.head_dropout("token_classifier")
     model = build_token_classifier(
         _empty_encoder(config, dtype),
         num_classes,
@@ -334,8 +334,8 @@ def load_pretrainer(
         _head_shape(checkpoint, head)
     config = checkpoint.encoder_config(hidden_dropout, attention_dropout)
     dropout = 0.0
-    if config.family == "albert" and hidden_dropout is None:
-        dropout = checkpoint.config.classifier_dropout or 0.0
+    if hidden_dropout is None:
+        dropout = checkpoint.head_dropout("nsp") or 0.0
     model = build_pretrainer(
         _empty_encoder(replace(config, has_pooler=True), dtype),
         hidden_dropout=dropout,

@@ -14,6 +14,7 @@ from kbert.checkpoints import (
     tf_checkpoint,
     translate,
 )
+from kbert.checkpoints.dialects import DIALECTS
 from kbert.checkpoints.mapping import LoadReport, Row
 from kbert.config import EncoderConfig
 
@@ -81,6 +82,13 @@ class Checkpoint:
         if attention_dropout is not None:
             config = replace(config, attention_dropout=attention_dropout)
         return config
+
+    def head_dropout(self, head: str) -> float | None:
+        """Dropout that the config gives a head of its own, None for none."""
+        dialect = DIALECTS[self.config.encoder.family]
+        if head not in dialect.head_dropout_of:
+            return None
+        return self.config.classifier_dropout
 
     def fill(
         self, model, heads: Sequence[str] = (), fresh: Sequence[str] = ()

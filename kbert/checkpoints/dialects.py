@@ -18,6 +18,12 @@ class Dialect:
         activation: their key of the activation, and its default.
         head_dropout: their key of a classifier's own dropout, and its default
             (None for the encoder's dropout).
+        head_dropout_of: heads that this dropout is for.
+        positions_after_padding: whether positions start behind the padding id
+            (RoBERTa's `padding_idx + 1`) and the config counts those rows as
+            positions.
+        equal_sizes_need_no_projection: whether an embedding size that is the
+            hidden size means that there is no projection (ELECTRA).
         written: keys that are written as they stand and only read to check
             that kbert computes what they ask for.
         ignorable: keys of this family that say nothing about what is computed.
@@ -27,6 +33,9 @@ class Dialect:
     constants: dict[str, Any] = dataclasses.field(default_factory=dict)
     activation: tuple[str, str] = ("hidden_act", "gelu")
     head_dropout: tuple[str, float | None] = ("classifier_dropout", None)
+    head_dropout_of: tuple[str, ...] = ("classifier", "token_classifier")
+    positions_after_padding: bool = False
+    equal_sizes_need_no_projection: bool = False
     written: dict[str, Any] = dataclasses.field(default_factory=dict)
     ignorable: tuple[str, ...] = ()
 
@@ -63,6 +72,7 @@ ROBERTA = Dialect(
         "vocab_size": ("vocab_size", 50265),
         "pad_token_id": ("pad_token_id", 1),
     },
+    positions_after_padding=True,
     written=_ENCODER_ONLY,
 )
 DISTILBERT = Dialect(
@@ -81,6 +91,7 @@ DISTILBERT = Dialect(
     constants={"num_segments": 0, "layer_norm_epsilon": 1e-12},
     activation=("activation", "gelu"),
     head_dropout=("seq_classif_dropout", 0.2),
+    head_dropout_of=("classifier",),
     # Sinusoidal tables are saved like learned ones; `qa_dropout` is 0.1 in
     # every published config, and the encoder's dropout here.
     ignorable=("sinusoidal_pos_embds", "qa_dropout", "tie_weights_"),
@@ -101,6 +112,7 @@ ALBERT = Dialect(
     constants={"shared_layers": True},
     activation=("hidden_act", "gelu_new"),
     head_dropout=("classifier_dropout_prob", 0.1),
+    head_dropout_of=("classifier", "token_classifier", "nsp"),
     written=_ENCODER_ONLY,
     ignorable=("down_scale_factor", "gap_size", "net_structure_type")
     + ("num_memory_blocks",),
@@ -113,6 +125,7 @@ ELECTRA = Dialect(
         "num_attention_heads": ("num_heads", 4),
         "intermediate_size": ("intermediate_size", 1024),
     },
+    equal_sizes_need_no_projection=True,
     written=_ENCODER_ONLY,
     ignorable=("summary_type", "summary_use_proj", "summary_activation")
     + ("summary_last_dropout", "summary_first_dropout"),
@@ -128,7 +141,3 @@ DIALECTS = {
     "albert": ALBERT,
     "electra": ELECTRA,
 }
-
-# Families whose positions start behind the padding id (RoBERTa's
-# `padding_idx + 1`); their config counts those rows as positions.
-POSITIONS_AFTER_PADDING = frozenset({"roberta", "xlm-roberta", "camembert"})

@@ -8,11 +8,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from kbert.checkpoints.dialects import (
-    DIALECTS,
-    POSITIONS_AFTER_PADDING,
-    Dialect,
-)
+from kbert.checkpoints.dialects import DIALECTS, Dialect
 from kbert.config import EncoderConfig
 
 _ACTIVATIONS = {
@@ -136,13 +132,13 @@ def _encoder_config(
         fields[ours] = config.get(theirs, default)
     if fields["pad_token_id"] is None:
         fields["pad_token_id"] = 0
-    if family in POSITIONS_AFTER_PADDING:
+    if dialect.positions_after_padding:
         fields["position_offset"] = fields["pad_token_id"] + 1
         fields["max_positions"] -= fields["position_offset"]
-    if family == "electra" and (
+    if dialect.equal_sizes_need_no_projection and (
         fields["embedding_size"] == fields["hidden_size"]
     ):
-        fields["embedding_size"] = None  # ELECTRA then has no projection
+        fields["embedding_size"] = None
     key, default = dialect.activation
     activation = config.get(key, default)
     if not isinstance(activation, str) or activation not in _ACTIVATIONS:
@@ -242,9 +238,11 @@ def config_to_hf(
         written[theirs] = getattr(config, ours)
     if default is not None and classifier_dropout is None:
         written[key] = config.hidden_dropout
-    if config.family in POSITIONS_AFTER_PADDING:
+    if dialect.positions_after_padding:
         written["max_position_embeddings"] += config.position_offset
-    if config.family == "electra" and config.embedding_size is None:
+    if dialect.equal_sizes_need_no_projection and (
+        config.embedding_size is None
+    ):
         written["embedding_size"] = config.hidden_size
     # Fields that the family's config has no key for would be lost.
     again = config_from_hf(written).encoder
