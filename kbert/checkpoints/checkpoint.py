@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -143,7 +144,7 @@ class Checkpoint:
                     f"but {self.names[name]} differs from "
                     f"{self.names[original]}. Received: {self.tensors.location}"
                 )
-        return [name.replace(".", r"\.") for name in self.table.tied]
+        return [re.escape(name) for name in self.table.tied]
 
 
 def head_rows(

@@ -105,10 +105,16 @@ def open_tensors(
         )
         if index is None:
             continue
-        shards = _shard_names(index)
+        weight_map = _read_weight_map(index)
+        shards = sorted(set(weight_map.values()))
         paths = [find_file(source, name, revision=revision) for name in shards]
         reader = reader_of([p for p in paths if p], location=str(source))
-        _check_index(index, reader)
+        absent = set(weight_map) - set(reader.shapes())
+        if absent:
+            raise ValueError(
+                "The index of shards lists tensors that its shards lack: "
+                f"{sorted(absent)[:8]}. Received: {index}"
+            )
         return reader
     raise FileNotFoundError(
         f"Found none of {', '.join(_READERS)} and their indexes. Received: "
@@ -116,7 +122,8 @@ def open_tensors(
     )
 
 
-def _shard_names(index: Path) -> list[str]:
+def _read_weight_map(index: Path) -> dict[str, str]:
+    """Read an index: tensor name → name of the shard beside it."""
     weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise ValueError(
@@ -130,16 +137,7 @@ def _shard_names(index: Path) -> list[str]:
                 "An index of shards may only name files beside it. "
                 f"Received: {name!r} in {index}"
             )
-    return sorted(set(weight_map.values()))
-
-
-def _check_index(index: Path, reader: TensorSource) -> None:
-    absent = set(read_json(index)["weight_map"]) - set(reader.shapes())
-    if absent:
-        raise ValueError(
-            "The index of shards lists tensors that its shards lack: "
-            f"{sorted(absent)[:8]}. Received: {index}"
-        )
+    return weight_map
 
 
 def read_config(
