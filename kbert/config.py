@@ -133,6 +133,11 @@ class EncoderConfig:
                     f"{name}={getattr(self, name)!r}"
                 )
 
+    @property
+    def num_blocks(self) -> int:
+        """The number of different encoder blocks."""
+        return max(self.block_order()) + 1
+
     def block_order(self) -> list[int]:
         """Return the number of the encoder block of each application."""
         if not self.shared_layers:

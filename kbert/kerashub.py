@@ -197,8 +197,7 @@ def _arrays(model: keras.Model) -> dict[str, np.ndarray]:
 
 
 def _rows(spec: Backbone, config: EncoderConfig) -> list[Row]:
-    num_blocks = max(config.block_order()) + 1
-    return mapping.expand(spec.rows, num_blocks, config.layers_per_group)
+    return mapping.expand(spec.rows, config.num_blocks, config.layers_per_group)
 
 
 def _load(model, source: _Arrays, rows: list[Row], fresh=()) -> None:

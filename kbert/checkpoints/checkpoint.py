@@ -167,5 +167,4 @@ def head_rows(
     rows = [replace(row, tensor=prefix + row.tensor) for row in table.encoder]
     for head in heads:
         rows += table.heads[head]
-    num_blocks = max(config.block_order()) + 1
-    return mapping.expand(rows, num_blocks, config.layers_per_group)
+    return mapping.expand(rows, config.num_blocks, config.layers_per_group)

@@ -66,9 +66,8 @@ def build_encoder(
         name="embedding",
     )
     x = embedding(inputs["token_ids"], inputs.get("segment_ids"))
-    order = config.block_order()
-    blocks = [_build_block(config, i, dtype) for i in range(max(order) + 1)]
-    for index in order:
+    blocks = [_build_block(config, i, dtype) for i in range(config.num_blocks)]
+    for index in config.block_order():
         x = blocks[index](x, padding_mask=inputs["padding_mask"])
 
     outputs = {"sequence_output": x}
