@@ -3,6 +3,7 @@
 import dataclasses
 
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu", "tanh")
+RELATIVE_ATTENTION = ("bias", "disentangled")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,6 +43,28 @@ class EncoderConfig:
             kernels and tables start from.
         pad_token_id: token id that fills up short sequences.
         has_pooler: whether the encoder has a [CLS] pooler.
+        has_position_table: whether position embeddings are added to the
+            token's (not in ModernBERT and DeBERTa-v3).
+        has_bias: whether dense layers and normalisations have a bias (not in
+            ModernBERT); the last projection of a head always has one.
+        pre_norm: whether a block normalises the input of each sublayer, and
+            the encoder its output (ModernBERT); else a block normalises the
+            sum after each sublayer (BERT).
+        gated: whether the feed-forward layer multiplies its activation by a
+            gate, a second projection (ModernBERT's GeGLU).
+        rotary_base: base of the rotary position embedding of queries and
+            keys; None for no such embedding.
+        local_rotary_base: the same in layers of local attention.
+        local_window: number of tokens on each side that a layer of local
+            attention sees; None for no such layers.
+        global_every: every how many layers, from the first, attention is
+            global all the same; at most `num_layers`.
+        relative_attention: "bias" adds a learned number to the scores, by
+            head and distance (MPNet); "disentangled" lets queries and keys
+            attend to embeddings of distances (DeBERTa); None for neither.
+        relative_buckets: number of buckets that distances fall into: both
+            directions together for "bias", each for "disentangled".
+        relative_distance: distance in tokens from which on all are the same.
         family: name of the checkpoint family, transformers' `model_type`.
             It says under which names weights are saved and computes nothing.
 
@@ -78,6 +101,17 @@ class EncoderConfig:
     initializer_range: float = 0.02
     pad_token_id: int = 0
     has_pooler: bool = True
+    has_position_table: bool = True
+    has_bias: bool = True
+    pre_norm: bool = False
+    gated: bool = False
+    rotary_base: float | None = None
+    local_rotary_base: float | None = None
+    local_window: int | None = None
+    global_every: int = 1
+    relative_attention: str | None = None
+    relative_buckets: int = 32
+    relative_distance: int = 128
     family: str = "bert"
 
     def __post_init__(self) -> None:
@@ -91,12 +125,19 @@ class EncoderConfig:
             "max_positions",
             "num_layer_groups",
             "layers_per_group",
+            "global_every",
+            "relative_buckets",
+            "relative_distance",
         ):
             self._check_int(name, minimum=1)
         for name in ("num_segments", "position_offset", "pad_token_id"):
             self._check_int(name, minimum=0)
-        if self.embedding_size is not None:
-            self._check_int("embedding_size", minimum=1)
+        for name in ("embedding_size", "local_window"):
+            if getattr(self, name) is not None:
+                self._check_int(name, minimum=1)
+        for name in ("rotary_base", "local_rotary_base"):
+            if getattr(self, name) is not None:
+                self._check_float(name, minimum=1.0)
         for name in ("hidden_dropout", "attention_dropout"):
             self._check_float(name, minimum=0.0)
             if getattr(self, name) >= 1.0:
@@ -126,12 +167,47 @@ class EncoderConfig:
             raise TypeError(
                 f"`family` must be a string. Received: family={self.family!r}"
             )
-        for name in ("shared_layers", "has_pooler"):
+        self._check_positions()
+        for name in (
+            "shared_layers",
+            "has_pooler",
+            "has_position_table",
+            "has_bias",
+            "pre_norm",
+            "gated",
+        ):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(
                     f"`{name}` must be a bool. Received: "
                     f"{name}={getattr(self, name)!r}"
                 )
+
+    def _check_positions(self) -> None:
+        if self.relative_attention not in (None, *RELATIVE_ATTENTION):
+            self._refuse(
+                "relative_attention", f"None or one of {RELATIVE_ATTENTION}"
+            )
+        if self.global_every > self.num_layers:
+            self._refuse("global_every", "at most `num_layers`")
+        if self.local_window is None and (
+            self.global_every != 1 or self.local_rotary_base is not None
+        ):
+            raise ValueError(
+                "Layers of local attention need `local_window`. Received: "
+                f"local_window=None, global_every={self.global_every}, "
+                f"local_rotary_base={self.local_rotary_base}"
+            )
+        if self.shared_layers and self.local_window is not None:
+            raise ValueError(
+                "Layers that share their weights cannot differ in attention. "
+                f"Received: shared_layers=True, local_window="
+                f"{self.local_window}"
+            )
+        if self.rotary_base and self.hidden_size // self.num_heads % 2:
+            raise ValueError(
+                "Rotary embeddings need heads of an even size. Received: "
+                f"hidden_size={self.hidden_size}, num_heads={self.num_heads}"
+            )
 
     @property
     def num_blocks(self) -> int:

@@ -149,6 +149,84 @@ ELECTRA_LARGE = dataclasses.replace(
     BERT_LARGE, has_pooler=False, family="electra"
 )
 
+# Song et al., 2020, https://arxiv.org/abs/2004.09297;
+# huggingface.co/microsoft/mpnet-base. BERT's vocabulary and five more tokens;
+# 514 rows of positions, of which the first two are not used.
+MPNET_BASE = EncoderConfig(
+    vocab_size=30527,
+    hidden_size=768,
+    num_layers=12,
+    num_heads=12,
+    intermediate_size=3072,
+    num_segments=0,
+    position_offset=2,
+    layer_norm_epsilon=1e-5,
+    pad_token_id=1,
+    relative_attention="bias",
+    family="mpnet",
+)
+# Warner et al., 2024, https://arxiv.org/abs/2412.13663, table 3;
+# huggingface.co/answerdotai/ModernBERT-base and -large. A layer of local
+# attention sees 64 tokens on each side.
+MODERNBERT_BASE = EncoderConfig(
+    vocab_size=50368,
+    hidden_size=768,
+    num_layers=22,
+    num_heads=12,
+    intermediate_size=1152,
+    max_positions=8192,
+    num_segments=0,
+    layer_norm_epsilon=1e-5,
+    hidden_dropout=0.0,
+    attention_dropout=0.0,
+    pad_token_id=50283,
+    has_pooler=False,
+    has_position_table=False,
+    has_bias=False,
+    pre_norm=True,
+    gated=True,
+    rotary_base=160000.0,
+    local_rotary_base=10000.0,
+    local_window=64,
+    global_every=3,
+    family="modernbert",
+)
+MODERNBERT_LARGE = dataclasses.replace(
+    MODERNBERT_BASE,
+    hidden_size=1024,
+    num_layers=28,
+    num_heads=16,
+    intermediate_size=2624,
+)
+# He et al., 2021, https://arxiv.org/abs/2111.09543;
+# huggingface.co/microsoft/deberta-v3-xsmall, -small, -base and -large.
+DEBERTA_V3_BASE = EncoderConfig(
+    vocab_size=128100,
+    hidden_size=768,
+    num_layers=12,
+    num_heads=12,
+    intermediate_size=3072,
+    num_segments=0,
+    layer_norm_epsilon=1e-7,
+    has_pooler=False,
+    has_position_table=False,
+    relative_attention="disentangled",
+    relative_buckets=256,
+    relative_distance=512,
+    family="deberta-v2",
+)
+DEBERTA_V3_XSMALL = dataclasses.replace(
+    DEBERTA_V3_BASE, hidden_size=384, num_heads=6, intermediate_size=1536
+)
+DEBERTA_V3_SMALL = dataclasses.replace(DEBERTA_V3_BASE, num_layers=6)
+DEBERTA_V3_LARGE = dataclasses.replace(
+    DEBERTA_V3_BASE,
+    hidden_size=1024,
+    num_layers=24,
+    num_heads=16,
+    intermediate_size=4096,
+)
+
 # `EncoderConfig.family` → what its classification head has beside BERT's one
 # linear layer: arguments of `ClassificationHead`. As in transformers, which
 # follows each family's original code.
@@ -160,4 +238,11 @@ CLASSIFIER_FORMS = {
     "camembert": {"dense_activation": "tanh", "has_input_dropout": True},
     "electra": {"dense_activation": "gelu", "has_input_dropout": True},
     "distilbert": {"dense_activation": "relu", "has_input_dropout": False},
+    "mpnet": {"dense_activation": "tanh", "has_input_dropout": True},
+    "deberta-v2": {"dense_activation": "gelu", "has_input_dropout": False},
+    # A dense layer comes before each of its heads: `TRANSFORMED`.
+    "modernbert": {"dense_activation": None, "has_input_dropout": True},
 }
+# Families whose classification, token and span heads read what their
+# masked-language head's dense layer, activation and normalisation give.
+TRANSFORMED = ("modernbert",)

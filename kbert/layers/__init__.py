@@ -6,7 +6,9 @@ from kbert.layers.embedding import BertEmbedding
 from kbert.layers.encoder_block import EncoderBlock
 from kbert.layers.mlm_head import MLMBias, MLMHead
 from kbert.layers.pooler import Pooler
+from kbert.layers.relative import RelativeBias, RelativeEmbedding
 from kbert.layers.self_attention import SelfAttention
+from kbert.layers.sentence_pooling import SentencePooling
 from kbert.layers.span_head import SpanHead
 from kbert.layers.token_classification_head import TokenClassificationHead
 
@@ -17,7 +19,10 @@ __all__ = [
     "MLMBias",
     "MLMHead",
     "Pooler",
+    "RelativeBias",
+    "RelativeEmbedding",
     "SelfAttention",
+    "SentencePooling",
     "SpanHead",
     "TokenClassificationHead",
     "gelu",

@@ -41,6 +41,9 @@ class BertEmbedding(keras.layers.Layer):
         pad_token_id: int, the id that fills up sequences. Only kept, for
             whoever writes a checkpoint; padding is masked by attention.
         family: str, the checkpoint family. Likewise only kept.
+        has_position_table: bool, whether position embeddings are added; not
+            where attention knows positions itself.
+        has_bias: bool, whether normalisation and projection have a bias.
         hidden_dropout: float, dropout probability of the output.
         layer_norm_epsilon: float.
         initializer_range: float, standard deviation of the initial tables.
@@ -89,6 +92,8 @@ class BertEmbedding(keras.layers.Layer):
         hidden_dropout: float = 0.1,
         layer_norm_epsilon: float = 1e-12,
         initializer_range: float = 0.02,
+        has_position_table: bool = True,
+        has_bias: bool = True,
         **kwargs,
     ):
         """See the class."""
@@ -104,14 +109,21 @@ class BertEmbedding(keras.layers.Layer):
         self.hidden_dropout = hidden_dropout
         self.layer_norm_epsilon = layer_norm_epsilon
         self.initializer_range = initializer_range
+        self.has_position_table = has_position_table
+        self.has_bias = has_bias
 
         self.token = self._table(vocab_size, "token")
-        self.position = self._table(max_positions + position_offset, "position")
+        self.position = (
+            self._table(max_positions + position_offset, "position")
+            if has_position_table
+            else None
+        )
         self.segment = (
             self._table(num_segments, "segment") if num_segments else None
         )
         self.layer_norm = keras.layers.LayerNormalization(
             epsilon=layer_norm_epsilon,
+            center=has_bias,
             dtype=self.dtype_policy,
             name="layer_norm",
         )
@@ -122,6 +134,7 @@ class BertEmbedding(keras.layers.Layer):
         if embedding_size is not None:
             self.projection = keras.layers.Dense(
                 hidden_size,
+                use_bias=has_bias,
                 kernel_initializer=truncated_normal(initializer_range),
                 dtype=self.dtype_policy,
                 name="projection",
@@ -140,7 +153,8 @@ class BertEmbedding(keras.layers.Layer):
         """Create the tables; shapes are (B, S)."""
         table_shape = (*token_ids_shape, self.token.output_dim)
         self.token.build(token_ids_shape)
-        self.position.build(token_ids_shape)
+        if self.position is not None:
+            self.position.build(token_ids_shape)
         if self.segment is not None:
             self.segment.build(token_ids_shape)
         self.layer_norm.build(table_shape)
@@ -153,12 +167,12 @@ class BertEmbedding(keras.layers.Layer):
             table = ops.cast(self.token.embeddings, self.compute_dtype)
             return ops.matmul(token_ids, ops.transpose(table))
         self._check_inputs(token_ids, segment_ids)
-        # A slice, not a gather: its gradient is a dense pad.
-        length = ops.shape(token_ids)[1]
-        positions = ops.convert_to_tensor(self.position.embeddings)[
-            self.position_offset : self.position_offset + length
-        ]
-        x = self.token(token_ids) + positions
+        x = self.token(token_ids)
+        if self.position is not None:
+            # A slice, not a gather: its gradient is a dense pad.
+            first, length = self.position_offset, ops.shape(token_ids)[1]
+            table = ops.convert_to_tensor(self.position.embeddings)
+            x = x + table[first : first + length]
         if self.segment is not None:
             if segment_ids is None:
                 segment_ids = ops.zeros_like(token_ids)
@@ -207,4 +221,6 @@ class BertEmbedding(keras.layers.Layer):
             "hidden_dropout": self.hidden_dropout,
             "layer_norm_epsilon": self.layer_norm_epsilon,
             "initializer_range": self.initializer_range,
+            "has_position_table": self.has_position_table,
+            "has_bias": self.has_bias,
         }

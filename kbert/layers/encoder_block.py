@@ -12,7 +12,9 @@ class EncoderBlock(keras.layers.Layer):
     """Self-attention and a feed-forward layer, each added and normalised.
 
     Post-norm, as BERT: `x = LayerNorm(x + Dropout(Attention(x)))`, then
-    `x = LayerNorm(x + Dropout(FeedForward(x)))`.
+    `x = LayerNorm(x + Dropout(FeedForward(x)))`. With `pre_norm`:
+    `x = x + Dropout(Attention(LayerNorm(x)))`, then
+    `x = x + Dropout(FeedForward(LayerNorm(x)))`.
 
     Args:
         hidden_size: int, width H; a multiple of `num_heads`.
@@ -23,12 +25,24 @@ class EncoderBlock(keras.layers.Layer):
         attention_dropout: float, dropout probability of attention weights.
         layer_norm_epsilon: float.
         initializer_range: float, standard deviation of the initial kernels.
+        has_bias: bool, whether dense layers and normalisations have a bias.
+        pre_norm: bool, see above.
+        has_input_norm: bool, whether a pre-norm block normalises what
+            attention reads; ModernBERT's first does not, its embeddings are
+            normalised already.
+        gated: bool, whether the feed-forward layer is
+            `Dense(activation(Dense(x)) · Dense(x))`, its gate being named
+            `gate`.
+        rotary_base: float or None, see `SelfAttention`.
+        window: int or None, see `SelfAttention`.
         **kwargs: `name`, `dtype`, `trainable` of `keras.layers.Layer`.
 
     Call arguments:
         hidden_states: float (B, S, H).
         padding_mask: int or bool (B, S), 1 for a real token, 0 for padding;
             None for no padding.
+        attention_bias: float (1 or B, N, S, S) of `RelativeBias`, or None.
+        relative_embeddings: float (2S, H) of `RelativeEmbedding`, or None.
         training: bool, whether dropout is on; it never is in a frozen layer
             (`trainable = False`).
 
@@ -36,7 +50,8 @@ class EncoderBlock(keras.layers.Layer):
         Float (B, S, H) in the compute dtype.
 
     Raises:
-        ValueError: if `hidden_size` is no multiple of `num_heads`.
+        ValueError: if `hidden_size` is no multiple of `num_heads`, or a
+            post-norm block is to have no normalisation.
 
     Example:
         >>> import numpy as np, kbert
@@ -46,7 +61,9 @@ class EncoderBlock(keras.layers.Layer):
 
     References:
         Devlin et al., 2018, https://arxiv.org/abs/1810.04805;
-        `transformer_model` in google-research/bert `modeling.py`
+        `transformer_model` in google-research/bert `modeling.py`;
+        Shazeer, 2020, https://arxiv.org/abs/2002.05202 (gates);
+        Warner et al., 2024, https://arxiv.org/abs/2412.13663 (ModernBERT)
     """
 
     def __init__(
@@ -59,10 +76,21 @@ class EncoderBlock(keras.layers.Layer):
         attention_dropout: float = 0.1,
         layer_norm_epsilon: float = 1e-12,
         initializer_range: float = 0.02,
+        has_bias: bool = True,
+        pre_norm: bool = False,
+        has_input_norm: bool = True,
+        gated: bool = False,
+        rotary_base: float | None = None,
+        window: int | None = None,
         **kwargs,
     ):
         """See the class."""
         super().__init__(**kwargs)
+        if not has_input_norm and not pre_norm:
+            raise ValueError(
+                "Only a pre-norm block can do without its first "
+                "normalisation. Received: has_input_norm=False, pre_norm=False"
+            )
         self.hidden_size = hidden_size
         self.num_heads = num_heads
         self.intermediate_size = intermediate_size
@@ -71,63 +99,123 @@ class EncoderBlock(keras.layers.Layer):
         self.attention_dropout = attention_dropout
         self.layer_norm_epsilon = layer_norm_epsilon
         self.initializer_range = initializer_range
+        self.has_bias = has_bias
+        self.pre_norm = pre_norm
+        self.has_input_norm = has_input_norm
+        self.gated = gated
+        self.rotary_base = rotary_base
+        self.window = window
 
         self.attention = SelfAttention(
             hidden_size,
             num_heads,
             attention_dropout=attention_dropout,
             initializer_range=initializer_range,
+            has_bias=has_bias,
+            rotary_base=rotary_base,
+            window=window,
             dtype=self.dtype_policy,
             name="attention",
         )
-        self.attention_layer_norm = self._layer_norm("attention_layer_norm")
-        self.intermediate = keras.layers.Dense(
-            intermediate_size,
-            activation=get_activation(activation),
-            kernel_initializer=truncated_normal(initializer_range),
-            dtype=self.dtype_policy,
-            name="intermediate",
+        self.attention_layer_norm = (
+            self._layer_norm("attention_layer_norm") if has_input_norm else None
         )
+        self.intermediate = self._dense(
+            intermediate_size, "intermediate", activation
+        )
+        self.gate = self._dense(intermediate_size, "gate") if gated else None
         # Not `output`: Keras keeps that attribute for itself.
-        self.output_dense = keras.layers.Dense(
-            hidden_size,
-            kernel_initializer=truncated_normal(initializer_range),
-            dtype=self.dtype_policy,
-            name="output_dense",
-        )
+        self.output_dense = self._dense(hidden_size, "output_dense")
         self.output_layer_norm = self._layer_norm("output_layer_norm")
         self.dropout = keras.layers.Dropout(
             hidden_dropout, dtype=self.dtype_policy, name="dropout"
         )
 
-    def _layer_norm(self, name: str) -> keras.layers.LayerNormalization:
-        return keras.layers.LayerNormalization(
-            epsilon=self.layer_norm_epsilon, dtype=self.dtype_policy, name=name
+    def _dense(
+        self, units: int, name: str, activation: str | None = None
+    ) -> keras.layers.Dense:
+        return keras.layers.Dense(
+            units,
+            activation=activation and get_activation(activation),
+            use_bias=self.has_bias,
+            kernel_initializer=truncated_normal(self.initializer_range),
+            dtype=self.dtype_policy,
+            name=name,
         )
 
-    def build(self, hidden_states_shape, padding_mask_shape=None):
+    def _layer_norm(self, name: str) -> keras.layers.LayerNormalization:
+        return keras.layers.LayerNormalization(
+            epsilon=self.layer_norm_epsilon,
+            center=self.has_bias,
+            dtype=self.dtype_policy,
+            name=name,
+        )
+
+    def build(
+        self,
+        hidden_states_shape,
+        padding_mask_shape=None,
+        attention_bias_shape=None,
+        relative_embeddings_shape=None,
+    ):
         """Create the sublayers' weights; the first shape is (B, S, H)."""
         self.attention.build(hidden_states_shape, padding_mask_shape)
-        self.attention_layer_norm.build(hidden_states_shape)
+        if self.attention_layer_norm is not None:
+            self.attention_layer_norm.build(hidden_states_shape)
         self.intermediate.build(hidden_states_shape)
+        if self.gate is not None:
+            self.gate.build(hidden_states_shape)
         self.output_dense.build(
             (*hidden_states_shape[:-1], self.intermediate_size)
         )
         self.output_layer_norm.build(hidden_states_shape)
 
-    def call(self, hidden_states, padding_mask=None, training=None):
+    def call(
+        self,
+        hidden_states,
+        padding_mask=None,
+        attention_bias=None,
+        relative_embeddings=None,
+        training=None,
+    ):
         """See the class."""
         training = training and self.trainable
+        if relative_embeddings is not None:
+            relative_embeddings = self.dropout(
+                relative_embeddings, training=training
+            )
+
+        def attend(x):
+            attended = self.attention(
+                x,
+                padding_mask,
+                attention_bias,
+                relative_embeddings,
+                training=training,
+            )
+            return self.dropout(attended, training=training)
+
+        def feed_forward(x):
+            expanded = self.intermediate(x)
+            if self.gate is not None:
+                expanded = expanded * self.gate(x)
+            return self.dropout(self.output_dense(expanded), training=training)
+
         x = hidden_states
-        attended = self.attention(x, padding_mask, training=training)
-        attended = self.dropout(attended, training=training)
-        x = self.attention_layer_norm(x + attended)
-        expanded = self.output_dense(self.intermediate(x))
-        expanded = self.dropout(expanded, training=training)
-        return self.output_layer_norm(x + expanded)
+        norm = self.attention_layer_norm
+        if self.pre_norm:
+            x = x + attend(x if norm is None else norm(x))
+            return x + feed_forward(self.output_layer_norm(x))
+        assert norm is not None  # only a pre-norm block can lack it
+        x = norm(x + attend(x))
+        return self.output_layer_norm(x + feed_forward(x))
 
     def compute_output_shape(
-        self, hidden_states_shape, padding_mask_shape=None
+        self,
+        hidden_states_shape,
+        padding_mask_shape=None,
+        attention_bias_shape=None,
+        relative_embeddings_shape=None,
     ):
         """Return (B, S, H)."""
         return hidden_states_shape
@@ -144,4 +232,10 @@ class EncoderBlock(keras.layers.Layer):
             "attention_dropout": self.attention_dropout,
             "layer_norm_epsilon": self.layer_norm_epsilon,
             "initializer_range": self.initializer_range,
+            "has_bias": self.has_bias,
+            "pre_norm": self.pre_norm,
+            "has_input_norm": self.has_input_norm,
+            "gated": self.gated,
+            "rotary_base": self.rotary_base,
+            "window": self.window,
         }

@@ -23,6 +23,8 @@ class MLMHead(keras.layers.Layer):
         activation: str, "gelu" (exact), "gelu_tanh", or a Keras name.
         layer_norm_epsilon: float.
         initializer_range: float, standard deviation of the initial kernel.
+        has_bias: bool, whether the dense layer and the normalisation have a
+            bias (not in ModernBERT).
         **kwargs: `name`, `dtype`, `trainable` of `keras.layers.Layer`.
 
     Call arguments:
@@ -52,6 +54,7 @@ class MLMHead(keras.layers.Layer):
         activation: str = "gelu",
         layer_norm_epsilon: float = 1e-12,
         initializer_range: float = 0.02,
+        has_bias: bool = True,
         **kwargs,
     ):
         """See the class."""
@@ -61,15 +64,18 @@ class MLMHead(keras.layers.Layer):
         self.activation = activation
         self.layer_norm_epsilon = layer_norm_epsilon
         self.initializer_range = initializer_range
+        self.has_bias = has_bias
         self.dense = keras.layers.Dense(
             embedding_size or hidden_size,
             activation=get_activation(activation),
+            use_bias=has_bias,
             kernel_initializer=truncated_normal(initializer_range),
             dtype=self.dtype_policy,
             name="dense",
         )
         self.layer_norm = keras.layers.LayerNormalization(
             epsilon=layer_norm_epsilon,
+            center=has_bias,
             dtype=self.dtype_policy,
             name="layer_norm",
         )
@@ -102,6 +108,7 @@ class MLMHead(keras.layers.Layer):
             "activation": self.activation,
             "layer_norm_epsilon": self.layer_norm_epsilon,
             "initializer_range": self.initializer_range,
+            "has_bias": self.has_bias,
         }
 
 

@@ -6,6 +6,9 @@ import keras
 from keras import ops
 
 from kbert.layers.initializers import truncated_normal
+from kbert.layers.local_attention import attend_locally, attention_mask
+from kbert.layers.relative import align
+from kbert.layers.rotary import rotate
 
 # Finite in float32, where scores are masked: a fully masked row softens to
 # equal weights and never to NaN.
@@ -24,6 +27,12 @@ class SelfAttention(keras.layers.Layer):
         num_heads: int, number N of heads.
         attention_dropout: float, dropout probability of attention weights.
         initializer_range: float, standard deviation of the initial kernels.
+        has_bias: bool, whether the four layers have a bias.
+        rotary_base: float, base of rotary position embeddings of queries
+            and keys (RoPE); None for none.
+        window: int, number of tokens on each side that a token sees, itself
+            apart; None for all. Long sequences then cost S x window, not
+            S x S.
         **kwargs: `name`, `dtype`, `trainable` of `keras.layers.Layer`.
 
     Call arguments:
@@ -31,6 +40,10 @@ class SelfAttention(keras.layers.Layer):
         padding_mask: int or bool (B, S), 1 for a real token, 0 for padding;
             None for no padding. A row with no real token attends equally to
             all its positions.
+        attention_bias: float (B or 1, N, S, S), added to the scores; or None.
+        relative_embeddings: float (2S, H), of `RelativeEmbedding`; or None.
+            Queries and keys then attend to distances too (disentangled
+            attention), with the same projections.
         training: bool, whether dropout is on; it never is in a frozen layer
             (`trainable = False`).
 
@@ -49,7 +62,10 @@ class SelfAttention(keras.layers.Layer):
 
     References:
         Vaswani et al., 2017, https://arxiv.org/abs/1706.03762;
-        `attention_layer` in google-research/bert `modeling.py`
+        `attention_layer` in google-research/bert `modeling.py`;
+        Su et al., 2021, https://arxiv.org/abs/2104.09864 (RoPE);
+        Beltagy et al., 2020, https://arxiv.org/abs/2004.05150 (windows);
+        He et al., 2020, https://arxiv.org/abs/2006.03654 (disentangled)
     """
 
     def __init__(
@@ -58,6 +74,9 @@ class SelfAttention(keras.layers.Layer):
         num_heads: int,
         attention_dropout: float = 0.1,
         initializer_range: float = 0.02,
+        has_bias: bool = True,
+        rotary_base: float | None = None,
+        window: int | None = None,
         **kwargs,
     ):
         """See the class."""
@@ -71,6 +90,9 @@ class SelfAttention(keras.layers.Layer):
         self.num_heads = num_heads
         self.attention_dropout = attention_dropout
         self.initializer_range = initializer_range
+        self.has_bias = has_bias
+        self.rotary_base = rotary_base
+        self.window = window
 
         self.query = self._dense("query")
         self.key = self._dense("key")
@@ -83,53 +105,120 @@ class SelfAttention(keras.layers.Layer):
     def _dense(self, name: str) -> keras.layers.Dense:
         return keras.layers.Dense(
             self.hidden_size,
+            use_bias=self.has_bias,
             kernel_initializer=truncated_normal(self.initializer_range),
             dtype=self.dtype_policy,
             name=name,
         )
 
-    def build(self, hidden_states_shape, padding_mask_shape=None):
+    def build(
+        self,
+        hidden_states_shape,
+        padding_mask_shape=None,
+        attention_bias_shape=None,
+        relative_embeddings_shape=None,
+    ):
         """Create the four kernels; the first shape is (B, S, H)."""
         for dense in (self.query, self.key, self.value, self.output_dense):
             dense.build(hidden_states_shape)
 
-    def call(self, hidden_states, padding_mask=None, training=None):
+    def call(
+        self,
+        hidden_states,
+        padding_mask=None,
+        attention_bias=None,
+        relative_embeddings=None,
+        training=None,
+    ):
         """See the class."""
         query = self._split_heads(self.query(hidden_states))
         key = self._split_heads(self.key(hidden_states))
         value = self._split_heads(self.value(hidden_states))
-        mask = None
+        if self.rotary_base is not None:
+            query = rotate(query, self.rotary_base)
+            key = rotate(key, self.rotary_base)
+        scale = 1.0 / math.sqrt(self.hidden_size // self.num_heads)
+        if relative_embeddings is not None:
+            # Three kinds of scores are added, so each is scaled down more.
+            scale /= math.sqrt(3.0)
+            scores = self._distance_scores(query, key, relative_embeddings)
+            scores = ops.cast(scores, "float32") * scale
+            attention_bias = (
+                scores if attention_bias is None else scores + attention_bias
+            )
         if padding_mask is not None:
-            mask = ops.cast(padding_mask, "bool")[:, None, None, :]
-        if training and self.trainable and self.attention_dropout:
-            context = self._attend_with_dropout(query, key, value, mask)
+            padding_mask = ops.cast(padding_mask, "bool")
+        drops = training and self.trainable and self.attention_dropout
+
+        def attend(query, key, value, mask):
+            if drops or attention_bias is not None:
+                return self._attend(
+                    query, key, value, mask, attention_bias, scale, drops
+                )
+            return ops.dot_product_attention(
+                query,
+                key,
+                value,
+                mask=mask,
+                scale=scale,
+                flash_attention=_use_flash(),
+            )
+
+        if self.window is None or attention_bias is not None:
+            mask = attention_mask(query, padding_mask, self.window)
+            context = attend(query, key, value, mask)
         else:
-            context = ops.dot_product_attention(
-                query, key, value, mask=mask, flash_attention=_use_flash()
+            context = attend_locally(
+                attend, query, key, value, padding_mask, self.window
             )
         batch, length = ops.shape(hidden_states)[:2]
         context = ops.reshape(context, (batch, length, self.hidden_size))
         return self.output_dense(context)
 
     def _split_heads(self, x):
-        """(B, S, H) → (B, S, N, D)."""
-        batch, length = ops.shape(x)[:2]
+        """(…, S, H) → (…, S, N, D)."""
         head_size = self.hidden_size // self.num_heads
-        return ops.reshape(x, (batch, length, self.num_heads, head_size))
+        shape = ops.shape(x)[:-1]
+        return ops.reshape(x, (*shape, self.num_heads, head_size))
 
-    def _attend_with_dropout(self, query, key, value, mask):
-        """Attend as `ops.dot_product_attention`, which has no dropout."""
-        scale = 1.0 / math.sqrt(self.hidden_size // self.num_heads)
+    def _distance_scores(self, query, key, relative_embeddings):
+        """Scores of queries and keys with distances, (B, N, S, S), unscaled.
+
+        Row r of the embeddings is for the distance S - 1 - r from key to
+        query. A query looks along its row, a key along its column, where
+        distances rise.
+        """
+        rows = relative_embeddings
+        keys = self._split_heads(self.key(rows))
+        queries = self._split_heads(self.query(ops.flip(rows, axis=0)))
+        to_distance = ops.einsum("bsnd,rnd->bnsr", query, keys)
+        from_distance = ops.einsum("bsnd,rnd->bnsr", key, queries)
+        return align(to_distance, offset=1) + ops.swapaxes(
+            align(from_distance, offset=0), -1, -2
+        )
+
+    def _attend(self, query, key, value, mask, bias, scale, drops):
+        """Attend as `ops.dot_product_attention`, which has no dropout.
+
+        Nor does it take a bias beside a mask on PyTorch.
+        """
         scores = ops.einsum("btnd,bsnd->bnts", query * scale, key)
         scores = ops.cast(scores, "float32")
+        if bias is not None:
+            scores = scores + ops.cast(bias, "float32")
         if mask is not None:
             scores = ops.where(mask, scores, _MASKED_SCORE)
         weights = ops.cast(ops.softmax(scores, axis=-1), value.dtype)
-        weights = self.dropout(weights, training=True)
+        if drops:
+            weights = self.dropout(weights, training=True)
         return ops.einsum("bnts,bsnd->btnd", weights, value)
 
     def compute_output_shape(
-        self, hidden_states_shape, padding_mask_shape=None
+        self,
+        hidden_states_shape,
+        padding_mask_shape=None,
+        attention_bias_shape=None,
+        relative_embeddings_shape=None,
     ):
         """Return (B, S, H)."""
         return hidden_states_shape
@@ -142,6 +231,9 @@ class SelfAttention(keras.layers.Layer):
             "num_heads": self.num_heads,
             "attention_dropout": self.attention_dropout,
             "initializer_range": self.initializer_range,
+            "has_bias": self.has_bias,
+            "rotary_base": self.rotary_base,
+            "window": self.window,
         }
 
 

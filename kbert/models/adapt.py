@@ -2,7 +2,15 @@
 
 import keras
 
-from kbert.layers import BertEmbedding, EncoderBlock, Pooler
+from kbert.layers import (
+    BertEmbedding,
+    EncoderBlock,
+    Pooler,
+    RelativeBias,
+    RelativeEmbedding,
+)
+
+_TABLES = (BertEmbedding, RelativeBias, RelativeEmbedding)
 
 
 def freeze(
@@ -17,8 +25,9 @@ def freeze(
         model: an encoder or a task model of kbert's builders, changed in
             place.
         num_layers: how many encoder blocks to freeze, from the first; None
-            for all of them and the pooler, so that only the head trains.
-        embeddings: whether to freeze the embeddings too.
+            for all of them, the pooler and a final normalisation, so that only the head trains.
+        embeddings: whether to freeze the embeddings too, those of distances
+            included.
 
     Raises:
         ValueError: if the model has no kbert encoder, or fewer different
@@ -33,7 +42,7 @@ def freeze(
         ['classifier/logits/kernel', 'classifier/logits/bias']
     """
     blocks = [x for x in model.layers if isinstance(x, EncoderBlock)]
-    tables = [x for x in model.layers if isinstance(x, BertEmbedding)]
+    tables = [x for x in model.layers if isinstance(x, _TABLES)]
     if not blocks or not tables:
         raise ValueError(
             "Expected an encoder or a task model of kbert's builders. "
@@ -46,7 +55,11 @@ def freeze(
         )
     frozen: list[keras.layers.Layer] = list(blocks[:num_layers])
     if num_layers is None:
-        frozen += [x for x in model.layers if isinstance(x, Pooler)]
+        frozen += [
+            layer
+            for layer in model.layers
+            if isinstance(layer, Pooler) or layer.name == "final_layer_norm"
+        ]
     if embeddings:
         frozen += tables
     for layer in frozen:

@@ -9,12 +9,18 @@ from typing import Any
 
 import keras
 
-from kbert.families import CLASSIFIER_FORMS
-from kbert.layers import ClassificationHead, SpanHead, TokenClassificationHead
+from kbert.families import CLASSIFIER_FORMS, TRANSFORMED
+from kbert.layers import (
+    ClassificationHead,
+    SentencePooling,
+    SpanHead,
+    TokenClassificationHead,
+)
 from kbert.models.encoder import encoder_config
 from kbert.models.parts import (
     encoder_outputs,
     given_or,
+    head_input,
     layer_dtype,
     pooled_output,
 )
@@ -29,6 +35,7 @@ def build_classifier(
     problem_type: str | None = None,
     dense_activation: str | None = "family",
     has_input_dropout: bool | None = None,
+    pooling: str | None = None,
     name: str = "classifier",
 ) -> keras.Model:
     """Build a classifier of texts or pairs of texts.
@@ -56,6 +63,9 @@ def build_classifier(
             "relu" (DistilBERT).
         has_input_dropout: whether dropout comes before that dense layer too
             (not in DistilBERT); None for what the family does.
+        pooling: "cls" or "mean" for a head that reads the first token's state
+            or the mean over all real tokens, and no pooler; None for what
+            the family does ("cls" in ModernBERT, in others as above).
         name: of the model.
 
     Returns:
@@ -99,11 +109,22 @@ def build_classifier(
         dtype=layer_dtype(encoder),
         name="classifier",
     )
-    if dense_activation is None:
+    if pooling is None and config.family in TRANSFORMED:
+        pooling = "cls"
+    if pooling is not None:
+        pool = SentencePooling(
+            pooling, dtype=layer_dtype(encoder), name="pooling"
+        )
+        x = pool(
+            encoder_outputs(encoder)["sequence_output"],
+            padding_mask=encoder.input["padding_mask"],
+        )
+    elif dense_activation is None:
         x = pooled_output(encoder)
     else:
         x = encoder_outputs(encoder)["sequence_output"][:, 0]
-    return keras.Model(encoder.input, head(x), name=name)
+    logits = head(head_input(encoder, x))
+    return keras.Model(encoder.input, logits, name=name)
 
 
 def build_token_classifier(
@@ -154,7 +175,7 @@ def build_token_classifier(
         dtype=layer_dtype(encoder),
         name="token_classifier",
     )
-    logits = head(outputs["sequence_output"])
+    logits = head(head_input(encoder, outputs["sequence_output"]))
     return keras.Model(encoder.input, logits, name=name)
 
 
@@ -192,5 +213,5 @@ def build_span_model(
         dtype=layer_dtype(encoder),
         name="span",
     )
-    logits = head(outputs["sequence_output"])
+    logits = head(head_input(encoder, outputs["sequence_output"]))
     return keras.Model(encoder.input, logits, name=name)

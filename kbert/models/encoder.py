@@ -5,7 +5,19 @@ from typing import Any
 import keras
 
 from kbert.config import EncoderConfig
-from kbert.layers import BertEmbedding, EncoderBlock, Pooler
+from kbert.layers import (
+    BertEmbedding,
+    EncoderBlock,
+    Pooler,
+    RelativeBias,
+    RelativeEmbedding,
+)
+
+# `EncoderConfig.relative_attention` → the argument of a block.
+_RELATIVE_ARGUMENTS = {
+    "bias": "attention_bias",
+    "disentangled": "relative_embeddings",
+}
 
 
 def build_encoder(
@@ -62,13 +74,27 @@ def build_encoder(
         hidden_dropout=config.hidden_dropout,
         layer_norm_epsilon=config.layer_norm_epsilon,
         initializer_range=config.initializer_range,
+        has_position_table=config.has_position_table,
+        has_bias=config.has_bias,
         dtype=dtype,
         name="embedding",
     )
     x = embedding(inputs["token_ids"], inputs.get("segment_ids"))
+    shared = {"padding_mask": inputs["padding_mask"]}
+    if config.relative_attention:
+        argument = _RELATIVE_ARGUMENTS[config.relative_attention]
+        shared[argument] = _relative_layer(config, dtype)(x)
     blocks = [_build_block(config, i, dtype) for i in range(config.num_blocks)]
     for index in config.block_order():
-        x = blocks[index](x, padding_mask=inputs["padding_mask"])
+        x = blocks[index](x, **shared)
+    if config.pre_norm:
+        norm = keras.layers.LayerNormalization(
+            epsilon=config.layer_norm_epsilon,
+            center=config.has_bias,
+            dtype=dtype,
+            name="final_layer_norm",
+        )
+        x = norm(x)
 
     outputs = {"sequence_output": x}
     if config.has_pooler:
@@ -86,9 +112,29 @@ def _token_input(name: str) -> keras.KerasTensor:
     return keras.Input(shape=(None,), dtype="int32", name=name)
 
 
+def _relative_layer(
+    config: EncoderConfig, dtype: str | keras.DTypePolicy | None
+) -> keras.layers.Layer:
+    options: dict[str, Any] = {
+        "num_buckets": config.relative_buckets,
+        "max_distance": config.relative_distance,
+        "initializer_range": config.initializer_range,
+        "dtype": dtype,
+    }
+    if config.relative_attention == "bias":
+        return RelativeBias(config.num_heads, name="relative_bias", **options)
+    return RelativeEmbedding(
+        config.hidden_size,
+        layer_norm_epsilon=config.layer_norm_epsilon,
+        name="relative_embedding",
+        **options,
+    )
+
+
 def _build_block(
     config: EncoderConfig, index: int, dtype: str | keras.DTypePolicy | None
 ) -> EncoderBlock:
+    is_local = config.local_window and index % config.global_every
     return EncoderBlock(
         config.hidden_size,
         config.num_heads,
@@ -98,6 +144,15 @@ def _build_block(
         attention_dropout=config.attention_dropout,
         layer_norm_epsilon=config.layer_norm_epsilon,
         initializer_range=config.initializer_range,
+        has_bias=config.has_bias,
+        pre_norm=config.pre_norm,
+        # Embeddings come normalised.
+        has_input_norm=not config.pre_norm or index > 0,
+        gated=config.gated,
+        rotary_base=(
+            config.local_rotary_base if is_local else config.rotary_base
+        ),
+        window=config.local_window if is_local else None,
         dtype=dtype,
         name=f"encoder_block_{index}",
     )
@@ -148,9 +203,39 @@ def encoder_config(model: keras.Model) -> EncoderConfig:
         initializer_range=embedding.initializer_range,
         pad_token_id=embedding.pad_token_id,
         has_pooler=any(isinstance(x, Pooler) for x in model.layers),
+        has_position_table=embedding.has_position_table,
+        has_bias=embedding.has_bias,
+        pre_norm=block.pre_norm,
+        gated=block.gated,
         family=embedding.family,
+        **_local_attention_of(blocks),
+        **_relative_attention_of(model),
         **_layers_of(_call_order(model, [x.name for x in blocks])),
     )
+
+
+def _local_attention_of(blocks: list[EncoderBlock]) -> dict[str, Any]:
+    """Fields that give each block its window and its rotary base."""
+    fields: dict[str, Any] = {"rotary_base": blocks[0].rotary_base}
+    local = [block for block in blocks if block.window is not None]
+    if local:
+        repeats = [i for i, x in enumerate(blocks) if i and x.window is None]
+        fields["global_every"] = repeats[0] if repeats else len(blocks)
+        fields["local_window"] = local[0].window
+        fields["local_rotary_base"] = local[0].rotary_base
+    return fields
+
+
+def _relative_attention_of(model: keras.Model) -> dict[str, Any]:
+    for layer in model.layers:
+        if isinstance(layer, (RelativeBias, RelativeEmbedding)):
+            is_bias = isinstance(layer, RelativeBias)
+            return {
+                "relative_attention": "bias" if is_bias else "disentangled",
+                "relative_buckets": layer.num_buckets,
+                "relative_distance": layer.max_distance,
+            }
+    return {}
 
 
 def _only_embedding(model: keras.Model) -> BertEmbedding:

@@ -1,8 +1,11 @@
 """What the task builders share: the encoder's outputs and defaults."""
 
+from typing import Any
+
 import keras
 
-from kbert.layers import Pooler
+from kbert.families import TRANSFORMED
+from kbert.layers import MLMHead, Pooler
 from kbert.models.encoder import encoder_config
 
 
@@ -20,6 +23,27 @@ def encoder_outputs(encoder: keras.Model) -> dict[str, keras.KerasTensor]:
             f"encoder={encoder!r}"
         )
     return outputs
+
+
+def head_input(encoder: keras.Model, x: keras.KerasTensor) -> Any:
+    """Return `x` as the heads of the encoder's family read it.
+
+    That is `x` itself, or in ModernBERT what a dense layer, gelu and a
+    normalisation, named "transform", make of it.
+    """
+    config = encoder_config(encoder)
+    if config.family not in TRANSFORMED:
+        return x
+    transform = MLMHead(
+        config.hidden_size,
+        activation="gelu",
+        layer_norm_epsilon=config.layer_norm_epsilon,
+        initializer_range=config.initializer_range,
+        has_bias=config.has_bias,
+        dtype=layer_dtype(encoder),
+        name="transform",
+    )
+    return transform(x)
 
 
 def pooled_output(encoder: keras.Model) -> keras.KerasTensor:

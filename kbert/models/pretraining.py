@@ -113,6 +113,7 @@ def _masked_lm(
         activation=activation or config.activation,
         layer_norm_epsilon=config.layer_norm_epsilon,
         initializer_range=config.initializer_range,
+        has_bias=config.has_bias,
         dtype=layer_dtype(encoder),
         name="mlm",
     )
