@@ -120,7 +120,7 @@ def load_classifier(
         checkpoint, "classifier", num_classes, label_names, fresh_head
     )
     config = checkpoint.encoder_config(hidden_dropout, attention_dropout)
-    fresh = ["classifier/"] if fresh_head else []
+    fresh = ["classifier/", "transform/"] if fresh_head else []
     if not config.has_pooler and fresh_head:
         fresh.append("pooler/")
     if hidden_dropout is None:
@@ -132,6 +132,7 @@ def load_classifier(
         label_names=label_names,
         # Another head may be for another kind of labels.
         problem_type=None if fresh_head else checkpoint.config.problem_type,
+        pooling=checkpoint.config.classifier_pooling,
     )
     loaded = checkpoint.fill(model, ["classifier"], fresh)
     return (model, loaded) if report else model
@@ -190,7 +191,7 @@ def load_token_classifier(
         hidden_dropout=hidden_dropout,
         label_names=label_names,
     )
-    fresh = ["token_classifier/"] if fresh_head else []
+    fresh = ["token_classifier/", "transform/"] if fresh_head else []
     loaded = checkpoint.fill(model, ["token_classifier"], fresh)
     return (model, loaded) if report else model
 
@@ -237,7 +238,8 @@ def load_span_model(
         _head_shape(checkpoint, "span")
     config = checkpoint.encoder_config(hidden_dropout, attention_dropout)
     model = build_span_model(_empty_encoder(config, dtype))
-    loaded = checkpoint.fill(model, ["span"], ["span/"] if fresh_head else [])
+    fresh = ["span/", "transform/"] if fresh_head else []
+    loaded = checkpoint.fill(model, ["span"], fresh)
     return (model, loaded) if report else model
 
 

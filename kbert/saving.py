@@ -12,8 +12,12 @@ from kbert.checkpoints import mapping, tables, translate
 from kbert.checkpoints.checkpoint import head_rows
 from kbert.config import EncoderConfig
 from kbert.data.tokenizer import Tokenizer
-from kbert.families import CLASSIFIER_FORMS
-from kbert.layers import ClassificationHead, TokenClassificationHead
+from kbert.families import CLASSIFIER_FORMS, TRANSFORMED
+from kbert.layers import (
+    ClassificationHead,
+    SentencePooling,
+    TokenClassificationHead,
+)
 from kbert.models import encoder_config
 
 # Layers that make up a head, by their names.
@@ -72,6 +76,7 @@ def save_pretrained(
         problem_type=getattr(head, "problem_type", None),
         dtype=model.get_layer("embedding").variable_dtype,
         classifier_dropout=_own_dropout(head, config),
+        classifier_pooling=_pooling(model, config),
     )
     rows = head_rows(table, heads, config, table.prefix if heads else "")
     tensors = mapping.collect_tensors(model, rows)
@@ -109,6 +114,19 @@ def _labelled_head(
                 )
         if layer.name in ("classifier", "token_classifier"):
             return layer
+    return None
+
+
+def _pooling(model: keras.Model, config: EncoderConfig) -> str | None:
+    """How a classifier pools, where its family's format can say so."""
+    for layer in model.layers:
+        if isinstance(layer, SentencePooling):
+            if config.family not in TRANSFORMED:
+                raise ValueError(
+                    f"A checkpoint of family {config.family!r} has no place "
+                    f"for pooling of its own. Received: {layer.mode!r} pooling"
+                )
+            return layer.mode
     return None
 
 

@@ -51,7 +51,10 @@ class Checkpoint:
             self.table = tables.TABLES[self.config.encoder.family]
             self.tensors = readers.open_tensors(source, revision)
         self.names = mapping.canonical_names(
-            self.tensors.shapes(), self.table.prefix, self.table.anchor
+            self.tensors.shapes(),
+            self.table.prefix,
+            self.table.anchor,
+            self.table.aliases,
         )
 
     def shape_of(self, variable: str) -> tuple[int, ...] | None:

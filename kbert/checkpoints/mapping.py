@@ -25,12 +25,24 @@ class Row:
             keeps (out, in), a Keras kernel (in, out)).
         reshape: whether both sides hold the same numbers in the same order
             in different shapes (KerasHub keeps an axis for the heads).
+        part: (number, count) where the tensor is that many variables of one
+            size, one after the other along its first axis (ModernBERT keeps
+            query, key and value in one).
     """
 
     tensor: str
     variable: str
     transpose: bool = False
     reshape: bool = False
+    part: tuple[int, int] | None = None
+
+    def cut(self, array: np.ndarray) -> np.ndarray:
+        """Take the variable's part of the tensor."""
+        if self.part is None:
+            return array
+        number, count = self.part
+        size = len(array) // count
+        return array[number * size : (number + 1) * size]
 
     def convert(self, array: np.ndarray) -> np.ndarray:
         """Turn one side's array into the other's; its own inverse."""
@@ -129,7 +141,10 @@ def expand(
 
 
 def canonical_names(
-    names: Iterable[str], prefix: str, anchor: str
+    names: Iterable[str],
+    prefix: str,
+    anchor: str,
+    aliases: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Undo what files add to the names of a table.
 
@@ -141,6 +156,7 @@ def canonical_names(
         names: names in the file.
         prefix: the table's prefix of encoder names in task models.
         anchor: the table's name of an encoder tensor every file has.
+        aliases: starts of names in some files → what the table has instead.
 
     Returns:
         Name as the rows have it → name in the file.
@@ -169,6 +185,9 @@ def canonical_names(
             short = name.removeprefix(outer)
         short = re.sub(r"\bLayerNorm\.gamma$", "LayerNorm.weight", short)
         short = re.sub(r"\bLayerNorm\.beta$", "LayerNorm.bias", short)
+        for alias, start in (aliases or {}).items():
+            if short.startswith(alias):
+                short = start + short.removeprefix(alias)
         if short in canonical:
             raise ValueError(
                 "Two tensors of the checkpoint mean the same. Received: "
@@ -239,11 +258,13 @@ def load_tensors(
     _check_shapes(source, wanted, row_of, names)
     for path, variable in wanted.items():
         row = row_of[path]
-        array = row.convert(source.read(names[row.tensor]))
+        array = row.convert(row.cut(source.read(names[row.tensor])))
         variable.assign(array.reshape(variable.shape) if row.reshape else array)
     return LoadReport(
         source=source.location,
-        loaded=tuple(names[row_of[path].tensor] for path in wanted),
+        loaded=tuple(
+            dict.fromkeys(names[row_of[path].tensor] for path in wanted)
+        ),
         missing=tuple(kept),
         unused=tuple(names[name] for name in unused),
         ignored=tuple(names[name] for name in no_weights),
@@ -273,6 +294,8 @@ def _check_shapes(source, wanted, row_of, names) -> None:
         expected = tuple(variable.shape)
         if row.transpose:
             expected = expected[::-1]
+        if row.part is not None:
+            expected = (row.part[1] * expected[0], *expected[1:])
         fits = given == expected
         if row.reshape:
             fits = math.prod(given) == math.prod(expected)
@@ -304,18 +327,26 @@ def collect_tensors(model, rows: Iterable[Row]) -> dict[str, np.ndarray]:
         ValueError: if a variable has no row: it would be lost.
     """
     row_of = {row.variable: row for row in rows}
-    tensors = {}
+    parts: dict[str, dict[int, np.ndarray]] = {}
     homeless = []
     for path, variable in weight_variables(model).items():
         if path not in row_of:
             homeless.append(path)
             continue
         row = row_of[path]
+        number = row.part[0] if row.part else 0
         array = row.convert(variable.numpy())
-        tensors[row.tensor] = np.ascontiguousarray(array)
+        parts.setdefault(row.tensor, {})[number] = array
     if homeless:
         raise ValueError(
             "This checkpoint format has no place for some of the model's "
             f"variables. Received: {_listed(homeless)}"
         )
-    return tensors
+    return {
+        tensor: np.ascontiguousarray(
+            found[0]
+            if len(found) == 1
+            else np.concatenate([found[i] for i in range(len(found))])
+        )
+        for tensor, found in parts.items()
+    }

@@ -26,6 +26,7 @@ class Table:
             one, whatever the encoder's is; or None.
         ignored: regular expressions of names that hold no weight.
         required: a regular expression of names that are all to be used.
+        aliases: other starts of names that some files have → ours.
     """
 
     prefix: str
@@ -37,6 +38,7 @@ class Table:
     required: str
     tied: dict[str, str]
     mlm_activation: str | None = None
+    aliases: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 def _linear(tensor: str, variable: str) -> tuple[Row, Row]:
@@ -272,6 +274,146 @@ ELECTRA = Table(
     tied={"generator_lm_head.weight": _ANCHOR},
     mlm_activation="gelu",
 )
+MPNET = Table(
+    prefix="mpnet.",
+    anchor=_ANCHOR,
+    encoder=(
+        *_table("embeddings.word_embeddings", "embedding/token"),
+        *_table("embeddings.position_embeddings", "embedding/position"),
+        *_layer_norm("embeddings.LayerNorm", "embedding/layer_norm"),
+        *_table("encoder.relative_attention_bias", "relative_bias"),
+        *_blocks(
+            "encoder.layer.{i}.",
+            {
+                "attention/query": "attention.attn.q",
+                "attention/key": "attention.attn.k",
+                "attention/value": "attention.attn.v",
+                "attention/output_dense": "attention.attn.o",
+                "attention_layer_norm": "attention.LayerNorm",
+                "intermediate": "intermediate.dense",
+                "output_dense": "output.dense",
+                "output_layer_norm": "output.LayerNorm",
+            },
+        ),
+        *_linear("pooler.dense", "pooler/dense"),
+    ),
+    heads=ROBERTA.heads,
+    architectures=_architectures("MPNet"),
+    ignored=_BUFFERS,
+    required=r"(embeddings|encoder)\.",
+    tied=ROBERTA.tied,
+    mlm_activation="gelu",
+)
+
+
+def _fused(tensor: str, *variables: str) -> tuple[Row, ...]:
+    """Rows of kernels that a file keeps in one tensor."""
+    count = len(variables)
+    return tuple(
+        Row(f"{tensor}.weight", f"{name}/kernel", True, part=(i, count))
+        for i, name in enumerate(variables)
+    )
+
+
+def _kernel(tensor: str, variable: str) -> Row:
+    return Row(f"{tensor}.weight", f"{variable}/kernel", transpose=True)
+
+
+def _gamma(tensor: str, variable: str) -> Row:
+    return Row(f"{tensor}.weight", f"{variable}/gamma")
+
+
+_MODERNBERT_TRANSFORM = (
+    _kernel("head.dense", "transform/dense"),
+    _gamma("head.norm", "transform/layer_norm"),
+)
+MODERNBERT = Table(
+    prefix="model.",
+    anchor="embeddings.tok_embeddings.weight",
+    encoder=(
+        *_table("embeddings.tok_embeddings", "embedding/token"),
+        _gamma("embeddings.norm", "embedding/layer_norm"),
+        _gamma(
+            "layers.{i}.attn_norm", "encoder_block_{i}/attention_layer_norm"
+        ),
+        *_fused(
+            "layers.{i}.attn.Wqkv",
+            "encoder_block_{i}/attention/query",
+            "encoder_block_{i}/attention/key",
+            "encoder_block_{i}/attention/value",
+        ),
+        _kernel(
+            "layers.{i}.attn.Wo", "encoder_block_{i}/attention/output_dense"
+        ),
+        _gamma("layers.{i}.mlp_norm", "encoder_block_{i}/output_layer_norm"),
+        *_fused(
+            "layers.{i}.mlp.Wi",
+            "encoder_block_{i}/intermediate",
+            "encoder_block_{i}/gate",
+        ),
+        _kernel("layers.{i}.mlp.Wo", "encoder_block_{i}/output_dense"),
+        _gamma("final_norm", "final_layer_norm"),
+    ),
+    heads={
+        "classifier": (*_MODERNBERT_TRANSFORM, *_ONE_LAYER),
+        "token_classifier": (*_MODERNBERT_TRANSFORM, *_TOKENS),
+        "span": (
+            *_MODERNBERT_TRANSFORM,
+            *_linear("classifier", "span/logits"),
+        ),
+        "mlm": (
+            _kernel("head.dense", "mlm/dense"),
+            _gamma("head.norm", "mlm/layer_norm"),
+            Row("decoder.bias", "mlm_bias/bias"),
+        ),
+    },
+    architectures=_architectures("ModernBert"),
+    ignored=(),
+    required=r"(embeddings|layers|final_norm)\.",
+    tied={"decoder.weight": "embeddings.tok_embeddings.weight"},
+    mlm_activation="gelu",
+)
+DEBERTA_V2 = Table(
+    prefix="deberta.",
+    anchor=_ANCHOR,
+    encoder=(
+        *_embeddings(),
+        *_table("encoder.rel_embeddings", "relative_embedding"),
+        *_layer_norm("encoder.LayerNorm", "relative_embedding/layer_norm"),
+        *_blocks(
+            "encoder.layer.{i}.",
+            {
+                "attention/query": "attention.self.query_proj",
+                "attention/key": "attention.self.key_proj",
+                "attention/value": "attention.self.value_proj",
+                "attention/output_dense": "attention.output.dense",
+                "attention_layer_norm": "attention.output.LayerNorm",
+                "intermediate": "intermediate.dense",
+                "output_dense": "output.dense",
+                "output_layer_norm": "output.LayerNorm",
+            },
+        ),
+    ),
+    heads={
+        "classifier": (
+            *_linear("pooler.dense", "classifier/dense"),
+            *_linear("classifier", "classifier/logits"),
+        ),
+        "token_classifier": _TOKENS,
+        "span": _SPAN,
+        "mlm": BERT.heads["mlm"],
+    },
+    architectures=_architectures("DebertaV2"),
+    # The head of the replaced-token objective that Microsoft's files keep.
+    ignored=(*_BUFFERS, r"mask_predictions\..*"),
+    required=r"(embeddings|encoder)\.",
+    tied=BERT.tied,
+    # Microsoft's own names, and transformers' with `legacy: false`.
+    aliases={
+        "lm_predictions.lm_head.bias": "cls.predictions.bias",
+        "lm_predictions.lm_head.": "cls.predictions.transform.",
+    },
+)
 
 # `EncoderConfig.family` → its table.
 TABLES = {
@@ -282,6 +424,9 @@ TABLES = {
     "distilbert": DISTILBERT,
     "albert": ALBERT,
     "electra": ELECTRA,
+    "mpnet": MPNET,
+    "modernbert": MODERNBERT,
+    "deberta-v2": DEBERTA_V2,
 }
 
 

@@ -24,9 +24,6 @@ _ACTIVATIONS = {
 }
 
 _THEIR_ACTIVATION = {"gelu_tanh": "gelu_new"}
-# Of the keys with one value, this one is worth writing: old versions of
-# transformers read it.
-_SAVED = ("position_embedding_type",)
 
 # Keys that say nothing about what an encoder or its head computes.
 _IGNORABLE = frozenset(
@@ -56,6 +53,8 @@ class TranslatedConfig:
             none or only transformers' placeholders.
         num_labels: number of classes the config speaks of, or None.
         problem_type: what kind of labels the head gives, or None.
+        classifier_pooling: "cls" or "mean" where the family has the choice,
+            else None.
         unknown_keys: keys this module does not know.
     """
 
@@ -64,6 +63,7 @@ class TranslatedConfig:
     label_names: list[str] | None
     num_labels: int | None
     problem_type: str | None
+    classifier_pooling: str | None
     unknown_keys: tuple[str, ...]
 
 
@@ -94,15 +94,22 @@ def config_from_hf(config: dict[str, Any]) -> TranslatedConfig:
     dialect = DIALECTS[family]
     _check_fixed(config, dialect)
     label_names, num_labels = _labels(config)
-    known = {*dialect.fields, *dialect.written, *dialect.ignorable}
+    known = {*dialect.fields, *dialect.fixed, *dialect.ignorable}
     known |= {*_HEAD_KEYS, *_IGNORABLE, "model_type"}
     known |= {dialect.activation[0], dialect.head_dropout[0]}
+    if dialect.head_pooling:
+        known.add(dialect.head_pooling)
     return TranslatedConfig(
         encoder=_encoder_config(config, family, dialect),
         classifier_dropout=_classifier_dropout(config, dialect),
         label_names=label_names,
         num_labels=num_labels,
         problem_type=config.get("problem_type"),
+        classifier_pooling=(
+            config.get(dialect.head_pooling, "cls")
+            if dialect.head_pooling
+            else None
+        ),
         unknown_keys=tuple(sorted(set(config) - known)),
     )
 
@@ -116,7 +123,7 @@ def _check_fixed(config: dict[str, Any], dialect: Dialect) -> None:
                 f"A config.json of this family must have the key {key!r}. "
                 f"Received: keys {sorted(config)}"
             )
-    for key, only in dialect.written.items():
+    for key, only in dialect.fixed.items():
         if config.get(key, only) != only:
             raise ValueError(
                 f"kbert builds encoders with {key}={only!r} only. Received: "
@@ -132,13 +139,7 @@ def _encoder_config(
         fields[ours] = config.get(theirs, default)
     if fields["pad_token_id"] is None:
         fields["pad_token_id"] = 0
-    if dialect.positions_after_padding:
-        fields["position_offset"] = fields["pad_token_id"] + 1
-        fields["max_positions"] -= fields["position_offset"]
-    if dialect.equal_sizes_need_no_projection and (
-        fields["embedding_size"] == fields["hidden_size"]
-    ):
-        fields["embedding_size"] = None
+    dialect.read(config, fields)
     key, default = dialect.activation
     activation = config.get(key, default)
     if not isinstance(activation, str) or activation not in _ACTIVATIONS:
@@ -198,6 +199,7 @@ def config_to_hf(
     label_names: Sequence[str] | None = None,
     problem_type: str | None = None,
     classifier_dropout: float | None = None,
+    classifier_pooling: str | None = None,
     dtype: str = "float32",
 ) -> dict[str, Any]:
     """Write a config.json that transformers reads.
@@ -209,6 +211,7 @@ def config_to_hf(
         label_names: their names.
         problem_type: what kind of labels they are, in transformers' words.
         classifier_dropout: the head's dropout where it is its own.
+        classifier_pooling: "cls" or "mean" of a classifier that pools so.
         dtype: of the encoder's weights.
 
     Returns:
@@ -225,25 +228,23 @@ def config_to_hf(
     dialect = DIALECTS[config.family]
     key, default = dialect.head_dropout
     written: dict[str, Any] = {
-        **{k: v for k, v in dialect.written.items() if k in _SAVED},
+        **{k: v for k, v in dialect.fixed.items() if k in dialect.saved},
         "architectures": [architecture],
         "model_type": config.family,
         dialect.activation[0]: _THEIR_ACTIVATION.get(
             config.activation, config.activation
         ),
-        key: classifier_dropout,
         "dtype": dtype,
     }
+    if classifier_dropout is not None:
+        written[key] = classifier_dropout
     for theirs, (ours, _) in dialect.fields.items():
         written[theirs] = getattr(config, ours)
     if default is not None and classifier_dropout is None:
         written[key] = config.hidden_dropout
-    if dialect.positions_after_padding:
-        written["max_position_embeddings"] += config.position_offset
-    if dialect.equal_sizes_need_no_projection and (
-        config.embedding_size is None
-    ):
-        written["embedding_size"] = config.hidden_size
+    dialect.write(config, written)
+    if classifier_pooling is not None and dialect.head_pooling:
+        written[dialect.head_pooling] = classifier_pooling
     # Fields that the family's config has no key for would be lost.
     again = config_from_hf(written).encoder
     lost = {
@@ -252,7 +253,10 @@ def config_to_hf(
         if field.name != "has_pooler"
         and getattr(again, field.name) != getattr(config, field.name)
     }
-    if written.get("type_vocab_size") == 0:
+    # transformers makes no empty table of segments, but where none is usual.
+    if written.get("type_vocab_size") == 0 and dialect.fields[
+        "type_vocab_size"
+    ] != ("num_segments", 0):
         lost["num_segments"] = 0
     if lost:
         received = ", ".join(f"{name}={value}" for name, value in lost.items())

@@ -25,7 +25,8 @@ def freeze(
         model: an encoder or a task model of kbert's builders, changed in
             place.
         num_layers: how many encoder blocks to freeze, from the first; None
-            for all of them, the pooler and a final normalisation, so that only the head trains.
+            for all of them, the pooler and a final normalisation, so that
+            only the head trains.
         embeddings: whether to freeze the embeddings too, those of distances
             included.
 

@@ -1,6 +1,7 @@
 """Tiny random models of every family and head, made by transformers.
 
-`python tests/golden/family_models.py` (with the parity extra) writes them under
+`python tests/golden/family_models.py` (with the parity extra), or with the
+names of some of `MODELS`, writes them under
 tests/golden/families, with inputs and outputs, for `test_family_golden.py`,
 which needs neither torch nor transformers. The live parity tests make theirs
 here too.
@@ -23,6 +24,23 @@ SIZES = {
     "initializer_range": 0.3,
     "hidden_dropout_prob": 0.1,
     "attention_probs_dropout_prob": 0.2,
+}
+MODERNBERT = {
+    "vocab_size": 50,
+    "hidden_size": 8,
+    "num_attention_heads": 2,
+    "intermediate_size": 12,
+    "num_hidden_layers": 5,
+    "max_position_embeddings": 20,
+    "initializer_range": 0.3,
+    "pad_token_id": 3,
+}
+DEBERTA = {
+    "relative_attention": True,
+    "position_buckets": 4,
+    "share_att_key": True,
+    "norm_rel_ebd": "layer_norm",
+    "pos_att_type": "p2c|c2p",
 }
 # name → (transformers' prefix of class names, arguments of its config).
 MODELS = {
@@ -65,6 +83,35 @@ MODELS = {
     "electra": (
         "Electra",
         SIZES | {"embedding_size": 4, "hidden_act": "gelu_new"},
+    ),
+    "mpnet": (
+        "MPNet",
+        SIZES | {"layer_norm_eps": 1e-5},
+    ),
+    "modernbert": (
+        "ModernBert",
+        MODERNBERT
+        | {
+            "local_attention": 4,
+            "global_attn_every_n_layers": 2,
+            "classifier_pooling": "mean",
+            "classifier_dropout": 0.2,
+        },
+    ),
+    "modernbert_global": (
+        "ModernBert",
+        MODERNBERT
+        | {"global_attn_every_n_layers": 1, "hidden_activation": "silu"},
+    ),
+    "deberta_v3": (
+        "DebertaV2",
+        SIZES
+        | DEBERTA
+        | {"position_biased_input": False, "type_vocab_size": 0},
+    ),
+    "deberta_v2_positions": (
+        "DebertaV2",
+        SIZES | DEBERTA | {"max_relative_positions": 6, "cls_dropout": 0.3},
     ),
     "electra_base": ("Electra", SIZES | {"embedding_size": 8}),
 }
@@ -184,11 +231,13 @@ def load(name, head, directory):
     return getattr(kbert, HEADS[head])(directory, report=True, **options)
 
 
-def main():
-    """Write all cases."""
+def main(names):
+    """Write the cases of these models, or all."""
     from safetensors.numpy import save_file
 
     for name, head in cases():
+        if names and name not in names:
+            continue
         directory = FOLDER / f"{name}-{head}"
         model = make_model(name, head)
         inputs = make_inputs(model)
@@ -202,4 +251,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
