@@ -94,6 +94,14 @@ def config_from_hf(config: dict[str, Any]) -> TranslatedConfig:
     dialect = DIALECTS[family]
     _check_fixed(config, dialect)
     label_names, num_labels = _labels(config)
+    pooling = None
+    if dialect.head_pooling:
+        pooling = config.get(dialect.head_pooling, "cls")
+        if pooling not in ("cls", "mean"):
+            raise ValueError(
+                f"`{dialect.head_pooling}` must be 'cls' or 'mean'. Received: "
+                f"{dialect.head_pooling}={pooling!r}"
+            )
     known = {*dialect.fields, *dialect.fixed, *dialect.ignorable}
     known |= {*_HEAD_KEYS, *_IGNORABLE, "model_type"}
     known |= {dialect.activation[0], dialect.head_dropout[0]}
@@ -105,11 +113,7 @@ def config_from_hf(config: dict[str, Any]) -> TranslatedConfig:
         label_names=label_names,
         num_labels=num_labels,
         problem_type=config.get("problem_type"),
-        classifier_pooling=(
-            config.get(dialect.head_pooling, "cls")
-            if dialect.head_pooling
-            else None
-        ),
+        classifier_pooling=pooling,
         unknown_keys=tuple(sorted(set(config) - known)),
     )
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from keras import ops
 
-# From this many windows on, blocks of three windows are less work than all
-# pairs of tokens, their padding included.
+# From this many windows on, blocks that see three are less work than all pairs
+# of tokens, what fills up the last block included.
 _WINDOWS = 4
 
 
@@ -38,8 +38,8 @@ def attend_locally(
     """Attend to neighbours only.
 
     A long sequence is cut into blocks of `window` tokens, each of which looks
-    at itself and the blocks before and after: S x 3 windows of work. A short
-    one is less work as a whole.
+    at itself and the blocks before and after: S x 3 windows of work. A
+    sequence that is known to be short is less work as a whole.
 
     Args:
         attend: function of query, key, value, (B, S, N, D) each, and a bool
@@ -53,55 +53,44 @@ def attend_locally(
     Returns:
         Float (B, S, N, D).
     """
-
-    def as_a_whole():
+    length = query.shape[1]
+    if length is not None and length < _WINDOWS * window:
         mask = attention_mask(query, padding_mask, window)
         return attend(query, key, value, mask)
 
-    def by_blocks():
-        return _attend_by_blocks(
-            attend, query, key, value, padding_mask, window
-        )
-
-    length = query.shape[1]
-    if length is None:  # TensorFlow, one graph for many lengths
-        is_long = ops.shape(query)[1] >= _WINDOWS * window
-        return ops.cond(is_long, by_blocks, as_a_whole)
-    return by_blocks() if length >= _WINDOWS * window else as_a_whole()
-
-
-def _attend_by_blocks(attend, query, key, value, padding_mask, window):
     batch, length, heads, size = ops.shape(query)
-    blocks = (length + window - 1) // window
-    filler = blocks * window - length
+    # No cond on the length: XLA cannot differentiate one whose branches have
+    # other shapes. One block is enough for a sequence under a window.
+    block = ops.minimum(window, length) if query.shape[1] is None else window
+    blocks = (length + block - 1) // block
+    filler = blocks * block - length
 
     def in_blocks(x, axes):
-        """(B, S, …) → (B, blocks, window, …), zeros at the end."""
+        """(B, S, …) → (B, blocks, block, …), zeros at the end."""
         x = ops.pad(x, [[0, 0], [0, filler], *([[0, 0]] * axes)])
-        return ops.reshape(x, (batch, blocks, window, *ops.shape(x)[2:]))
+        return ops.reshape(x, (batch, blocks, block, *ops.shape(x)[2:]))
 
     def with_neighbours(x, axes):
-        """(B, S, …) → (B · blocks, 3 · window, …)."""
+        """(B, S, …) → (B · blocks, 3 · block, …)."""
         x = in_blocks(x, axes)
         x = ops.pad(x, [[0, 0], [1, 1], *([[0, 0]] * (axes + 1))])
         x = ops.concatenate([x[:, :-2], x[:, 1:-1], x[:, 2:]], axis=2)
-        return ops.reshape(x, (batch * blocks, 3 * window, *ops.shape(x)[3:]))
+        return ops.reshape(x, (batch * blocks, 3 * block, *ops.shape(x)[3:]))
 
     if padding_mask is None:
         padding_mask = ops.ones((batch, length), dtype="int32")
     real = with_neighbours(ops.cast(padding_mask, "int32"), 0)
-    # Key c of a block's three stands at c - window in the block's count.
-    ahead = ops.arange(3 * window)[None, :] - ops.arange(window)[:, None]
-    near = ops.logical_and(ahead >= 0, ahead <= 2 * window)
+    # Key k of a block's three stands at k - block in the block's count.
+    ahead = ops.arange(3 * block)[None, :] - ops.arange(block)[:, None] - block
     mask = ops.logical_and(
-        ops.cast(real, "bool")[:, None, None, :], near[None, None]
+        ops.cast(real, "bool")[:, None, None, :],
+        (ops.abs(ahead) <= window)[None, None],
     )
-    rows = (batch * blocks, window, heads, size)
     context = attend(
-        ops.reshape(in_blocks(query, 2), rows),
+        ops.reshape(in_blocks(query, 2), (batch * blocks, block, heads, size)),
         with_neighbours(key, 2),
         with_neighbours(value, 2),
         mask,
     )
-    context = ops.reshape(context, (batch, blocks * window, heads, size))
+    context = ops.reshape(context, (batch, blocks * block, heads, size))
     return context[:, :length]

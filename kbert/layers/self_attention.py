@@ -208,7 +208,12 @@ class SelfAttention(keras.layers.Layer):
             scores = scores + ops.cast(bias, "float32")
         if mask is not None:
             scores = ops.where(mask, scores, _MASKED_SCORE)
-        weights = ops.cast(ops.softmax(scores, axis=-1), value.dtype)
+        # Keras warns of a softmax over one thing, as one token's is.
+        if scores.shape[-1] == 1:
+            weights = ops.ones_like(scores)
+        else:
+            weights = ops.softmax(scores, axis=-1)
+        weights = ops.cast(weights, value.dtype)
         if drops:
             weights = self.dropout(weights, training=True)
         return ops.einsum("bnts,bsnd->btnd", weights, value)

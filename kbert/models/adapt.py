@@ -18,8 +18,10 @@ def freeze(
 ) -> None:
     """Stop the lower part of an encoder from training.
 
-    Frozen layers keep their weights and drop nothing out. Call it before
-    `compile`; `model.trainable = True` undoes it.
+    Frozen layers keep their weights and drop nothing out; the rest of the
+    encoder trains, whatever an earlier call froze. So
+    `freeze(model, num_layers=0, embeddings=False)` thaws it all. Call it
+    before `compile`.
 
     Args:
         model: an encoder or a task model of kbert's builders, changed in
@@ -54,14 +56,14 @@ def freeze(
             f"`num_layers` must be in [0, {len(blocks)}], the number of "
             f"different encoder blocks. Received: num_layers={num_layers}"
         )
-    frozen: list[keras.layers.Layer] = list(blocks[:num_layers])
-    if num_layers is None:
-        frozen += [
-            layer
-            for layer in model.layers
-            if isinstance(layer, Pooler) or layer.name == "final_layer_norm"
-        ]
-    if embeddings:
-        frozen += tables
-    for layer in frozen:
-        layer.trainable = False
+    top = [
+        layer
+        for layer in model.layers
+        if isinstance(layer, Pooler) or layer.name == "final_layer_norm"
+    ]
+    for layer in tables:
+        layer.trainable = not embeddings
+    for index, block in enumerate(blocks):
+        block.trainable = num_layers is not None and index >= num_layers
+    for layer in top:
+        layer.trainable = num_layers is not None

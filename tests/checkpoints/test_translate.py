@@ -6,6 +6,7 @@ import json
 import pytest
 from refusals import refused
 
+from kbert import families
 from kbert.checkpoints.translate import config_from_hf, config_to_hf
 from kbert.config import ACTIVATIONS, EncoderConfig
 from kbert.families import BERT_BASE
@@ -259,3 +260,183 @@ def test_embedding_size_of_the_hidden_size_is_a_projection():
     bert = dataclasses.replace(CONFIG, embedding_size=CONFIG.hidden_size)
     with refused(ValueError, "cannot express this encoder.*embedding_size"):
         config_to_hf(bert, "x")
+
+
+# The published configs, as they lie on the hub, less what kbert ignores in
+# every family (names of classes, versions, ids of special tokens).
+MODERNBERT_BASE = {
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "classifier_activation": "gelu",
+    "classifier_bias": False,
+    "classifier_dropout": 0.0,
+    "classifier_pooling": "mean",
+    "decoder_bias": True,
+    "deterministic_flash_attn": False,
+    "embedding_dropout": 0.0,
+    "global_attn_every_n_layers": 3,
+    "global_rope_theta": 160000.0,
+    "hidden_activation": "gelu",
+    "hidden_size": 768,
+    "initializer_cutoff_factor": 2.0,
+    "initializer_range": 0.02,
+    "intermediate_size": 1152,
+    "layer_norm_eps": 1e-05,
+    "local_attention": 128,
+    "local_rope_theta": 10000.0,
+    "max_position_embeddings": 8192,
+    "mlp_bias": False,
+    "mlp_dropout": 0.0,
+    "model_type": "modernbert",
+    "norm_bias": False,
+    "norm_eps": 1e-05,
+    "num_attention_heads": 12,
+    "num_hidden_layers": 22,
+    "pad_token_id": 50283,
+    "position_embedding_type": "absolute",
+    "vocab_size": 50368,
+}
+DEBERTA_V3_BASE = {
+    "model_type": "deberta-v2",
+    "attention_probs_dropout_prob": 0.1,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.1,
+    "hidden_size": 768,
+    "initializer_range": 0.02,
+    "intermediate_size": 3072,
+    "max_position_embeddings": 512,
+    "relative_attention": True,
+    "position_buckets": 256,
+    "norm_rel_ebd": "layer_norm",
+    "share_att_key": True,
+    "pos_att_type": "p2c|c2p",
+    "layer_norm_eps": 1e-7,
+    "max_relative_positions": -1,
+    "position_biased_input": False,
+    "num_attention_heads": 12,
+    "num_hidden_layers": 12,
+    "type_vocab_size": 0,
+    "vocab_size": 128100,
+}
+MPNET_BASE = {
+    "model_type": "mpnet",
+    "attention_probs_dropout_prob": 0.1,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.1,
+    "hidden_size": 768,
+    "initializer_range": 0.02,
+    "intermediate_size": 3072,
+    "layer_norm_eps": 1e-05,
+    "max_position_embeddings": 514,
+    "num_attention_heads": 12,
+    "num_hidden_layers": 12,
+    "pad_token_id": 1,
+    "relative_attention_num_buckets": 32,
+    "vocab_size": 30527,
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        (MODERNBERT_BASE, "MODERNBERT_BASE"),
+        (DEBERTA_V3_BASE, "DEBERTA_V3_BASE"),
+        (MPNET_BASE, "MPNET_BASE"),
+    ],
+)
+def test_published_configs_are_the_published_sizes(config, name):
+    result = config_from_hf(config)
+    assert result.unknown_keys == ()
+    encoder = dataclasses.replace(
+        result.encoder, has_pooler=getattr(families, name).has_pooler
+    )
+    assert encoder == getattr(families, name)
+    again = config_from_hf(config_to_hf(result.encoder, "x"))
+    assert again.encoder == result.encoder
+    pooling = "mean" if name.startswith("MODERN") else None
+    assert result.classifier_pooling == pooling
+
+
+@pytest.mark.parametrize(
+    ("config", "changes", "message"),
+    [
+        (MODERNBERT_BASE, {"norm_bias": True}, "norm_bias"),
+        (MODERNBERT_BASE, {"attention_bias": True}, "attention_bias"),
+        (MODERNBERT_BASE, {"decoder_bias": False}, "decoder_bias"),
+        (MODERNBERT_BASE, {"mlp_dropout": 0.1}, "mlp_dropout"),
+        (MODERNBERT_BASE, {"global_attn_every_n_layers": 0}, "positive"),
+        (
+            MODERNBERT_BASE,
+            {"layer_types": ["full_attention", "sliding_attention"] * 11},
+            None,
+        ),
+        (
+            MODERNBERT_BASE,
+            {"layer_types": ["sliding_attention"] * 22},
+            "layer_types",
+        ),
+        (MODERNBERT_BASE, {"layer_types": ["full_attention"]}, "layer_types"),
+        (
+            MODERNBERT_BASE,
+            {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}},
+            "rope_type",
+        ),
+        (MODERNBERT_BASE, {"rope_scaling": {"factor": 2}}, "rope_scaling"),
+        (MODERNBERT_BASE, {"classifier_pooling": "max"}, "classifier_pooling"),
+        (DEBERTA_V3_BASE, {"pos_att_type": "c2p"}, "pos_att_type"),
+        (DEBERTA_V3_BASE, {"pos_att_type": None}, "pos_att_type"),
+        (DEBERTA_V3_BASE, {"pos_att_type": ["c2p", "p2c"]}, None),
+        (DEBERTA_V3_BASE, {"share_att_key": False}, "share_att_key"),
+        (DEBERTA_V3_BASE, {"norm_rel_ebd": "none"}, "norm_rel_ebd"),
+        (DEBERTA_V3_BASE, {"conv_kernel_size": 3}, "conv_kernel_size"),
+        (DEBERTA_V3_BASE, {"relative_attention": False}, "relative_attention"),
+        (DEBERTA_V3_BASE, {"position_buckets": -1}, "relative_buckets"),
+        (DEBERTA_V3_BASE, {"embedding_size": 128}, "embedding_size"),
+        (DEBERTA_V3_BASE, {"pooler_hidden_act": "tanh"}, "pooler_hidden_act"),
+    ],
+    ids=str,
+)
+def test_what_kbert_does_not_compute_in_newer_families(
+    config, changes, message
+):
+    if message is None:  # another way to say what kbert does compute
+        config_from_hf(config | changes)
+        return
+    with refused(ValueError, message):
+        config_from_hf(config | changes)
+
+
+def test_modernbert_speaks_to_old_and_new_versions():
+    new = MODERNBERT_BASE | {
+        "layer_types": [
+            "sliding_attention" if i % 4 else "full_attention"
+            for i in range(22)
+        ],
+        "rope_parameters": {
+            "full_attention": {"rope_type": "default", "rope_theta": 9e4},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 7e3},
+        },
+    }
+    for key in ("global_attn_every_n_layers", "global_rope_theta"):
+        del new[key]
+    encoder = config_from_hf(new).encoder
+    assert encoder.global_every == 4
+    assert (encoder.rotary_base, encoder.local_rotary_base) == (9e4, 7e3)
+    old = MODERNBERT_BASE | {
+        "global_attn_every_n_layers": 4,
+        "global_rope_theta": 9e4,
+        "local_rope_theta": 7e3,
+    }
+    assert config_from_hf(old).encoder == encoder
+    written = config_to_hf(encoder, "x")
+    assert written["global_rope_theta"] == 9e4
+    assert written["rope_parameters"] == new["rope_parameters"]
+    assert written["layer_types"] == new["layer_types"]
+
+
+def test_a_model_of_few_layers_repeats_global_attention_never():
+    config = MODERNBERT_BASE | {"num_hidden_layers": 2}
+    encoder = config_from_hf(config).encoder
+    assert (encoder.global_every, encoder.local_window) == (2, 64)
+    everywhere = config_from_hf(config | {"global_attn_every_n_layers": 1})
+    assert everywhere.encoder.local_window is None

@@ -154,7 +154,7 @@ def make_model(name, head, seed=0, **kwargs):
     if "Classification" in head:
         kwargs |= {"id2label": {0: "a", 1: "b", 2: "c"}}
         kwargs |= {"label2id": {"a": 0, "b": 1, "c": 2}}
-    config = getattr(transformers, f"{family}Config")(**config, **kwargs)
+    config = getattr(transformers, f"{family}Config")(**(config | kwargs))
     model = getattr(transformers, family + head)(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():

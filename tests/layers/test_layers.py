@@ -254,12 +254,25 @@ def test_half_precision_neither_casts_tables_nor_logits(policy):
 def layers():
     return [
         kbert.layers.BertEmbedding(
-            50, 8, 6, 1, 4, 2, 1, 0.2, 1e-5, 0.03, name="embedding"
+            *(50, 8, 6, 1, 4, 2, 1, "bert", 0.2, 1e-5, 0.03, False, False),
+            name="embedding",
         ),
-        kbert.layers.SelfAttention(8, 4, 0.2, 0.03, name="attention"),
+        kbert.layers.SelfAttention(
+            8, 4, 0.2, 0.03, False, 100.0, 5, name="attention"
+        ),
         kbert.layers.EncoderBlock(
             8, 4, 12, "gelu_tanh", 0.2, 0.3, 1e-5, 0.03, name="block"
         ),
+        kbert.layers.EncoderBlock(
+            *(8, 4, 12, "silu", 0.2, 0.3, 1e-5, 0.03),
+            *(False, True, False, True, 100.0, 3),
+            name="pre_norm_block",
+        ),
+        kbert.layers.RelativeBias(2, 8, 16, 0.03, name="relative_bias"),
+        kbert.layers.RelativeEmbedding(
+            8, 4, 6, 1e-5, 0.03, name="relative_embedding"
+        ),
+        kbert.layers.SentencePooling("cls", name="pooling"),
         kbert.layers.Pooler(8, 0.03, name="pooler"),
         kbert.layers.ClassificationHead(
             2,

@@ -23,6 +23,36 @@ VARIANTS = {
         "layers_per_group": 2,
         "family": "albert",
     },
+    "relative_bias": {
+        "relative_attention": "bias",
+        "relative_buckets": 8,
+        "relative_distance": 4,
+        "num_segments": 0,
+        "position_offset": 2,
+    },
+    "disentangled": {
+        "relative_attention": "disentangled",
+        "relative_buckets": 4,
+        "relative_distance": 6,
+        "has_position_table": False,
+    },
+    "modern": {
+        "num_layers": 5,
+        "has_position_table": False,
+        "has_bias": False,
+        "pre_norm": True,
+        "gated": True,
+        "rotary_base": 100.0,
+        "local_rotary_base": 10.0,
+        "local_window": 2,
+        "global_every": 3,
+        "num_segments": 0,
+    },
+    "local_but_first": {
+        "local_window": 1,
+        "global_every": 2,
+        "rotary_base": 50.0,
+    },
     "no_pooler": {"has_pooler": False, "activation": "gelu_tanh"},
     "dropout": {"hidden_dropout": 0.2, "attention_dropout": 0.3},
 }
@@ -391,6 +421,49 @@ def test_freeze(tiny_config):
 
 
 @pytest.mark.skipif(not TENSORFLOW, reason="JAX reads NaN there, by design")
+@pytest.mark.parametrize("name", ["relative_bias", "disentangled", "modern"])
+def test_freezing_everything_leaves_the_head(tiny_config, name):
+    config = dataclasses.replace(vary(tiny_config, name), has_pooler=True)
+    encoder = kbert.build_encoder(config)
+    model = kbert.build_classifier(encoder, 2)
+    kbert.freeze(model)
+    paths = [variable.path for variable in model.trainable_variables]
+    assert paths == ["classifier/logits/kernel", "classifier/logits/bias"]
+    kbert.freeze(model, num_layers=0)
+    left = {v.path.split("/")[0] for v in model.trainable_variables}
+    assert not left & {"embedding", "relative_bias", "relative_embedding"}
+    assert "encoder_block_0" in left
+    kbert.freeze(model, num_layers=0, embeddings=False)
+    assert len(model.trainable_variables) == len(model.weights) - len(
+        [v for v in model.weights if "seed" in v.path]
+    )
+
+
+@pytest.mark.parametrize("name", ["relative_bias", "disentangled", "modern"])
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_every_mechanism_learns(tiny_config, name, policy):
+    config = vary(tiny_config, name)
+    model = compiled(classifier(config, dtype=policy))
+    x, y = learnable(config)
+    history = model.fit(x, y, epochs=8, batch_size=16, verbose=0)
+    assert history.history["loss"][-1] < 0.7 * history.history["loss"][0]
+    for variable in model.trainable_variables:
+        assert np.isfinite(numbers(variable.value)).all(), variable.path
+
+
+def test_mean_pooling_of_a_classifier(tiny_config):
+    encoder = kbert.build_encoder(tiny_config)
+    model = kbert.build_classifier(encoder, 3, pooling="mean")
+    x = batch(tiny_config)
+    states = outputs(encoder, x)["sequence_output"]
+    mask = x["padding_mask"][..., None]
+    mean = (states * mask).sum(1) / mask.sum(1)
+    head = model.get_layer("classifier").logits
+    expected = mean @ head.kernel.numpy() + head.bias.numpy()
+    np.testing.assert_allclose(numbers(model(x)), expected, atol=1e-5)
+    assert not any(layer.name == "pooler" for layer in model.layers)
+
+
 def test_ids_without_a_row_are_an_error(tiny_config):
     model = kbert.build_encoder(tiny_config)
     x = batch(tiny_config)
@@ -430,6 +503,18 @@ def test_sequences_past_the_position_table_are_an_error(tiny_config):
         ({"shared_layers": True, "num_layer_groups": 3}, ValueError),
         ({"shared_layers": True, "layers_per_group": 0}, ValueError),
         ({"family": None}, TypeError),
+        ({"has_bias": 0}, TypeError),
+        ({"relative_attention": "t5"}, ValueError),
+        ({"relative_buckets": 0}, ValueError),
+        ({"relative_distance": 1.5}, TypeError),
+        ({"rotary_base": 0.0}, ValueError),
+        ({"rotary_base": "10000"}, TypeError),
+        ({"local_window": 0}, ValueError),
+        ({"global_every": 2}, ValueError),
+        ({"local_rotary_base": 10.0}, ValueError),
+        ({"local_window": 2, "global_every": 3}, ValueError),
+        ({"local_window": 2, "shared_layers": True}, ValueError),
+        ({"rotary_base": 10.0, "hidden_size": 18, "num_heads": 2}, ValueError),
     ],
 )
 def test_bad_configs(tiny_config, change, error):
@@ -471,12 +556,19 @@ def test_published_sizes(name, millions):
 @pytest.mark.parametrize(
     ("name", "millions"),
     # As each paper gives it: Lan et al. table 1, Clark et al. table 1, Sanh et
-    # al. table 3, Liu et al. section 2.
+    # al. table 3, Liu et al. section 2; others below.
     [
         ("ALBERT_BASE_V2", 12),
         ("ELECTRA_SMALL", 14),
         ("DISTILBERT_BASE", 66),
         ("ROBERTA_BASE", 125),
+        # 86 and 22 million beside the table, as the models' pages say.
+        ("DEBERTA_V3_BASE", 86 + 98),
+        ("DEBERTA_V3_XSMALL", 22 + 49),
+        # Warner et al. table 3.
+        ("MODERNBERT_BASE", 149),
+        # microsoft/mpnet-base: BERT-base and 5 tokens, 2 rows, 32 × 12.
+        ("MPNET_BASE", 109.5),
     ],
 )
 def test_published_sizes_of_other_families(name, millions):

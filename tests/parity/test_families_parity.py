@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="pip install keras-kbert[parity]")
@@ -61,6 +62,36 @@ def test_there_and_back(name, head, tmp_path):
     assert after == before
 
 
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("mpnet", {"max_position_embeddings": 302}),
+        ("modernbert", {"max_position_embeddings": 300}),
+        ("deberta_v3", {"max_position_embeddings": 300}),
+        (
+            "deberta_v3",
+            {"max_position_embeddings": 300, "position_buckets": 16},
+        ),
+    ],
+)
+def test_long_inputs(name, changes, tmp_path):
+    """Distances past the last bucket, and attention by blocks."""
+    theirs = make_model(name, "Model", **changes)
+    rng = np.random.default_rng(0)
+    mask = (np.arange(300) < np.array([300, 170])[:, None]).astype("int32")
+    ids = np.where(mask, rng.integers(5, 50, mask.shape), 1).astype("int32")
+    inputs = {"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": mask}
+    theirs.save_pretrained(tmp_path)
+    ours = kbert.load_encoder(tmp_path)
+    expected = their_outputs(theirs, inputs)
+    called = our_outputs(ours, inputs)
+    assert largest_difference(called, expected, mask) < 1e-5
+    # A traced function that does not know the length.
+    given = {key: inputs[key] for key in ours.input}
+    predicted = ours.predict(given, verbose=0)
+    assert largest_difference(predicted, expected, mask) < 1e-5
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_a_head_that_is_absent_is_an_error_or_fresh(name, tmp_path):
     make_model(name, "Model").save_pretrained(tmp_path)
@@ -85,6 +116,57 @@ def test_a_head_that_is_absent_is_an_error_or_fresh(name, tmp_path):
     kbert.save_pretrained(model, tmp_path / "out")
     again = kbert.load_classifier(tmp_path / "out")
     assert len(again.weights) == len(model.weights)
+
+
+@pytest.mark.parametrize("legacy", [True, False])
+def test_both_names_of_debertas_masked_language_head(legacy, tmp_path):
+    """Microsoft's files say `lm_predictions`, and keep another head too."""
+    theirs = make_model("deberta_v3", "ForMaskedLM", legacy=legacy)
+    inputs = make_inputs(theirs)
+    expected = their_outputs(theirs, inputs)
+    state = dict(theirs.state_dict())
+    state["mask_predictions.dense.weight"] = torch.ones(8, 8)
+    theirs.save_pretrained(tmp_path, state_dict=state)
+    ours, report = kbert.load_masked_lm(
+        tmp_path, all_positions=True, report=True
+    )
+    assert report.unused == ()
+    ours = our_outputs(ours, inputs)
+    assert largest_difference(ours, expected, inputs["padding_mask"]) < 1e-5
+
+
+@pytest.mark.parametrize("num_buckets, max_distance", [(32, 128), (8, 64)])
+def test_every_bucket_of_mpnet(num_buckets, max_distance):
+    from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
+
+    from kbert.layers.relative import bias_bucket
+
+    distances = torch.arange(-max_distance - 50, max_distance + 51)
+    theirs = MPNetEncoder.relative_position_bucket(
+        -distances, num_buckets=num_buckets, max_distance=max_distance
+    )
+    ours = [bias_bucket(int(d), num_buckets, max_distance) for d in distances]
+    assert ours == theirs.tolist()
+
+
+@pytest.mark.parametrize(
+    "num_buckets, max_distance", [(256, 512), (8, 64), (256, 1024), (4, 20)]
+)
+def test_every_bucket_of_deberta(num_buckets, max_distance):
+    from transformers.models.deberta_v2 import modeling_deberta_v2
+
+    from kbert.layers.relative import disentangled_bucket
+
+    distances = torch.arange(-max_distance - 50, max_distance + 51)
+    theirs = modeling_deberta_v2.make_log_bucket_position(
+        distances, num_buckets, max_distance
+    )
+    theirs = (theirs.long() + num_buckets).clamp(0, 2 * num_buckets - 1)
+    ours = [
+        disentangled_bucket(int(d), num_buckets, max_distance)
+        for d in distances
+    ]
+    assert ours == theirs.tolist()
 
 
 def test_an_untied_decoder_is_refused(tmp_path):
