@@ -265,8 +265,16 @@ ELECTRA = Table(
             "generator_predictions.LayerNorm",
             "generator_lm_head.bias",
         ),
+        "replaced_token": (
+            *_linear("discriminator_predictions.dense", "replaced_token/dense"),
+            *_linear(
+                "discriminator_predictions.dense_prediction",
+                "replaced_token/logits",
+            ),
+        ),
     },
-    architectures=_architectures("Electra"),
+    architectures=_architectures("Electra")
+    | {"replaced_token": "ElectraForPreTraining"},
     ignored=_BUFFERS,
     required=r"(embeddings|encoder|embeddings_project)\.",
     tied={"generator_lm_head.weight": _ANCHOR},

@@ -6,6 +6,7 @@ from kbert.layers.embedding import BertEmbedding
 from kbert.layers.encoder_block import EncoderBlock
 from kbert.layers.mlm_head import MLMBias, MLMHead
 from kbert.layers.pooler import Pooler
+from kbert.layers.replaced_token_head import ReplacedTokenHead
 from kbert.layers.self_attention import SelfAttention
 from kbert.layers.span_head import SpanHead
 from kbert.layers.token_classification_head import TokenClassificationHead
@@ -17,6 +18,7 @@ __all__ = [
     "MLMBias",
     "MLMHead",
     "Pooler",
+    "ReplacedTokenHead",
     "SelfAttention",
     "SpanHead",
     "TokenClassificationHead",

@@ -2,8 +2,8 @@
 
 `python tests/golden/family_models.py` (with the parity extra) writes them under
 tests/golden/families, with inputs and outputs, for `test_family_golden.py`,
-which needs neither torch nor transformers. The live parity tests make theirs
-here too.
+which needs neither torch nor transformers; with names after it, such as
+`electra-Model`, only these. The live parity tests make theirs here too.
 """
 
 import sys
@@ -76,7 +76,13 @@ HEADS = {
     "ForQuestionAnswering": "load_span_model",
     "ForMaskedLM": "load_masked_lm",
 }
-PRETRAINING = ("bert", "albert")
+# The loader that reads `…ForPreTraining`.
+PRETRAINING = {
+    "bert": "load_pretrainer",
+    "albert": "load_pretrainer",
+    "electra": "load_replaced_token_detector",
+    "electra_base": "load_replaced_token_detector",
+}
 # Key of kbert's output → keys of transformers'.
 OUTPUTS = {
     "sequence_output": ("last_hidden_state",),
@@ -179,17 +185,19 @@ def load(name, head, directory):
     import kbert
 
     if head == "ForPreTraining":
-        return kbert.load_pretrainer(directory, report=True)
+        return getattr(kbert, PRETRAINING[name])(directory, report=True)
     options = {"all_positions": True} if head == "ForMaskedLM" else {}
     return getattr(kbert, HEADS[head])(directory, report=True, **options)
 
 
 def main():
-    """Write all cases."""
+    """Write the cases that the command line names, or all."""
     from safetensors.numpy import save_file
 
     for name, head in cases():
         directory = FOLDER / f"{name}-{head}"
+        if sys.argv[1:] and directory.name not in sys.argv[1:]:
+            continue
         model = make_model(name, head)
         inputs = make_inputs(model)
         model.save_pretrained(directory)
