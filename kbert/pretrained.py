@@ -281,7 +281,7 @@ def load_masked_lm(
         >>> kbert.load_masked_lm("/tmp/tiny_mlm").output_shape
         (None, None, 30522)
     """
-    checkpoint = Checkpoint(source, revision)
+    checkpoint = Checkpoint(source, revision, head="mlm")
     _head_shape(checkpoint, "mlm")
     config = checkpoint.encoder_config(hidden_dropout, attention_dropout)
     model = build_masked_lm(
