@@ -87,7 +87,8 @@ def checkpoint_prefix(source: str | os.PathLike) -> Path | None:
         source: What a user gave as a model.
 
     Returns:
-        The prefix if it is called `….ckpt` or `….ckpt-1200`, else None.
+        The prefix if it is called `….ckpt` or `….ckpt-1200` or has a file
+        `….index`, else None.
 
     Example:
         >>> from kbert.hub import checkpoint_prefix
@@ -98,7 +99,10 @@ def checkpoint_prefix(source: str | os.PathLike) -> Path | None:
     if not isinstance(source, (str, os.PathLike)):
         return None
     prefix = Path(source)
-    if _CHECKPOINT.fullmatch(prefix.name) and not prefix.is_dir():
+    if prefix.is_dir():
+        return None
+    # google-research/electra's published ones are called `electra_small`.
+    if Path(f"{source}.index").is_file() or _CHECKPOINT.fullmatch(prefix.name):
         return prefix
     return None
 

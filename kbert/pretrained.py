@@ -15,6 +15,7 @@ from kbert.models import (
     build_encoder,
     build_masked_lm,
     build_pretrainer,
+    build_replaced_token_detector,
     build_span_model,
     build_token_classifier,
 )
@@ -256,7 +257,8 @@ def load_masked_lm(
     """Load a masked language model with its head.
 
     Args:
-        source: hub id, directory or prefix, as for `load_encoder`.
+        source: hub id, directory or prefix, as for `load_encoder`. Of a file
+            that holds ELECTRA's discriminator too, this is the generator.
         all_positions: whether to give logits for every token; see
             `build_masked_lm`.
         hidden_dropout: replaces the checkpoint's.
@@ -281,7 +283,7 @@ def load_masked_lm(
         >>> kbert.load_masked_lm("/tmp/tiny_mlm").output_shape
         (None, None, 30522)
     """
-    checkpoint = Checkpoint(source, revision)
+    checkpoint = Checkpoint(source, revision, head="mlm")
     _head_shape(checkpoint, "mlm")
     config = checkpoint.encoder_config(hidden_dropout, attention_dropout)
     model = build_masked_lm(
@@ -346,6 +348,53 @@ def load_pretrainer(
     return (model, loaded) if report else model
 
 
+def load_replaced_token_detector(
+    source: str | os.PathLike,
+    *,
+    hidden_dropout: float | None = None,
+    attention_dropout: float | None = None,
+    dtype: str | keras.DTypePolicy | None = None,
+    revision: str | None = None,
+    report: bool = False,
+) -> Loaded:
+    """Load ELECTRA's discriminator with its head.
+
+    Args:
+        source: hub id, directory or prefix, as for `load_encoder`. Of a file
+            that holds ELECTRA's generator too, this is the discriminator.
+        hidden_dropout: replaces the checkpoint's.
+        attention_dropout: replaces the checkpoint's.
+        dtype: dtype policy; None for Keras' global policy.
+        revision: branch, tag or commit on the hub.
+        report: whether to return what was loaded too.
+
+    Returns:
+        The model of `build_replaced_token_detector`, or it and a
+        `LoadReport`.
+
+    Raises:
+        FileNotFoundError: if the source or a file of it does not exist.
+        ValueError: as `load_encoder`, or if the checkpoint has no
+            replaced-token head.
+
+    Example:
+        >>> import dataclasses, kbert
+        >>> small = kbert.families.ELECTRA_SMALL
+        >>> small = dataclasses.replace(small, num_layers=1)
+        >>> encoder = kbert.build_encoder(small)
+        >>> model = kbert.build_replaced_token_detector(encoder)
+        >>> kbert.save_pretrained(model, "/tmp/small_detector")
+        >>> kbert.load_replaced_token_detector("/tmp/small_detector").name
+        'replaced_token_detector'
+    """
+    checkpoint = Checkpoint(source, revision)
+    _head_shape(checkpoint, "replaced_token")
+    config = checkpoint.encoder_config(hidden_dropout, attention_dropout)
+    model = build_replaced_token_detector(_empty_encoder(config, dtype))
+    loaded = checkpoint.fill(model, ["replaced_token"])
+    return (model, loaded) if report else model
+
+
 def _empty_encoder(
     config: EncoderConfig, dtype: str | keras.DTypePolicy | None
 ) -> keras.Model:
@@ -361,6 +410,7 @@ _HEAD_VARIABLES = {
     "span": "span/logits/kernel",
     "mlm": "mlm/dense/kernel",
     "nsp": "nsp/logits/kernel",
+    "replaced_token": "replaced_token/dense/kernel",
 }
 
 
@@ -373,10 +423,11 @@ def _head_shape(checkpoint: Checkpoint, head: str) -> tuple[int, ...]:
             "token_classifier": "token classification",
             "mlm": "masked-language",
             "nsp": "next-sentence",
+            "replaced_token": "replaced-token",
         }.get(head, head)
         remedy = (
             "Load the encoder and build the model on it to start a new one."
-            if head in ("mlm", "nsp")
+            if head in ("mlm", "nsp", "replaced_token")
             else "Pass fresh_head=True (and num_classes where there are "
             "classes) to start a new one."
         )

@@ -21,7 +21,14 @@ from kbert.layers import (
 from kbert.models import encoder_config
 
 # Layers that make up a head, by their names.
-_HEADS = ("classifier", "token_classifier", "span", "mlm", "nsp")
+_HEADS = (
+    "classifier",
+    "token_classifier",
+    "span",
+    "mlm",
+    "nsp",
+    "replaced_token",
+)
 
 
 def save_pretrained(

@@ -5,6 +5,8 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from kbert.checkpoints import (
     tables,
     tf_checkpoint,
     translate,
+    two_encoders,
 )
 from kbert.checkpoints.dialects import DIALECTS
 from kbert.checkpoints.mapping import LoadReport, Row
@@ -28,34 +31,91 @@ class Checkpoint:
     Args:
         source: hub id, directory, or prefix of a TensorFlow checkpoint.
         revision: branch, tag or commit on the hub.
+        head: which head's encoder is meant, in a file that holds two.
 
     Raises:
         FileNotFoundError: if the source or a file of it does not exist.
         ValueError: if a file is damaged or the config is not of an encoder
-            that kbert builds.
+            that kbert builds, or of the other one in the file.
     """
 
-    def __init__(self, source: str | os.PathLike, revision: str | None = None):
+    def __init__(
+        self,
+        source: str | os.PathLike,
+        revision: str | None = None,
+        head: str = "",
+    ):
         """See the class."""
         prefix = tf_checkpoint.find_prefix(source)
-        if prefix is not None:
-            config = tf_checkpoint.read_config(prefix)
-        else:
-            config = readers.read_config(source, revision)
-        self.config = translate.config_from_hf(config)
         self.tensors: mapping.TensorSource
         if prefix is not None:
-            self.table = tables.BERT_TF
             self.tensors = tf_checkpoint.TensorFlowReader(prefix)
+            family = tables.tf_family(self.tensors.shapes())
+            self.table = tables.TF_TABLES[family]
         else:
+            config = readers.read_config(source, revision)
+            self.config = translate.config_from_hf(config)
             self.table = tables.TABLES[self.config.encoder.family]
             self.tensors = readers.open_tensors(source, revision)
-        self.names = mapping.canonical_names(
-            self.tensors.shapes(),
-            self.table.prefix,
-            self.table.anchor,
-            self.table.aliases,
+        self.names, has_two = two_encoders.encoder_names(
+            self.tensors.shapes(), self.table, head
         )
+        role = two_encoders.role_of(self.table, head)
+        if prefix is not None:
+            config = self._tf_config(prefix, family, role)
+            self.config = translate.config_from_hf(config)
+        if has_two:
+            two_encoders.check_sizes(
+                self.config.encoder,
+                self._told_sizes(),
+                role,
+                f"{role}_config.json" if prefix else "config.json",
+                self.tensors.location,
+            )
+
+    def _told_sizes(self) -> dict[str, int]:
+        return two_encoders.told_sizes(
+            self.table, self.names, self.tensors.shapes()
+        )
+
+    def _tf_config(
+        self, prefix: Path, family: str, role: str
+    ) -> dict[str, Any]:
+        """The config beside a TensorFlow checkpoint, or what tensors tell."""
+        if self.table.head_size is None:
+            return tf_checkpoint.read_config(prefix)
+        told = self._told_sizes()
+        width, size = told.get("hidden_size", 0), self.table.head_size
+        if width <= size or width % size == 0:
+            told["num_heads"] = max(1, width // size)
+        config: dict[str, Any] = {
+            key: told[field]
+            for key, (field, _) in DIALECTS[family].fields.items()
+            if field in told
+        }
+        path = tf_checkpoint.find_config(prefix, family, role)
+        if path is None:
+            _LOGGER.warning(
+                "%s: no config beside it; its tensors, and heads of width %d, "
+                "say: %s",
+                prefix,
+                size,
+                config,
+            )
+        else:
+            config |= readers.read_json(path)
+        if "num_attention_heads" not in config:
+            raise ValueError(
+                f"Heads of width {size} do not fill the hidden size: give "
+                "`num_attention_heads` in a config beside the checkpoint. "
+                f"Received: hidden_size={width}, {path or prefix}"
+            )
+        if config.setdefault("model_type", family) != family:
+            raise ValueError(
+                f"The tensors have the names of family {family!r}. Received: "
+                f"model_type={config['model_type']!r} in {path}"
+            )
+        return config
 
     def shape_of(self, variable: str) -> tuple[int, ...] | None:
         """Shape the file gives a variable, None where it is absent."""
@@ -169,5 +229,5 @@ def head_rows(
     """
     rows = [replace(row, tensor=prefix + row.tensor) for row in table.encoder]
     for head in heads:
-        rows += table.heads[head]
+        rows += table.heads.get(head, ())  # without a row, it is fresh
     return mapping.expand(rows, config.num_blocks, config.layers_per_group)

@@ -5,6 +5,8 @@ Google's in `BERT_TF`; the right side kbert's variable path.
 """
 
 import dataclasses
+import re
+from collections.abc import Iterable
 
 from kbert.checkpoints.mapping import Row
 
@@ -27,6 +29,10 @@ class Table:
         ignored: regular expressions of names that hold no weight.
         required: a regular expression of names that are all to be used.
         aliases: other starts of names that some files have → ours.
+        roles: of a family whose files may hold two encoders: head → what the
+            scope of its encoder begins with, "" for every other head.
+        head_size: width of an attention head where it is always this one,
+            so that tensors tell all sizes and a config may be absent; or None.
     """
 
     prefix: str
@@ -39,6 +45,8 @@ class Table:
     tied: dict[str, str]
     mlm_activation: str | None = None
     aliases: dict[str, str] = dataclasses.field(default_factory=dict)
+    roles: dict[str, str] = dataclasses.field(default_factory=dict)
+    head_size: int | None = None
 
 
 def _linear(tensor: str, variable: str) -> tuple[Row, Row]:
@@ -267,12 +275,21 @@ ELECTRA = Table(
             "generator_predictions.LayerNorm",
             "generator_lm_head.bias",
         ),
+        "replaced_token": (
+            *_linear("discriminator_predictions.dense", "replaced_token/dense"),
+            *_linear(
+                "discriminator_predictions.dense_prediction",
+                "replaced_token/logits",
+            ),
+        ),
     },
-    architectures=_architectures("Electra"),
+    architectures=_architectures("Electra")
+    | {"replaced_token": "ElectraForPreTraining"},
     ignored=_BUFFERS,
     required=r"(embeddings|encoder|embeddings_project)\.",
     tied={"generator_lm_head.weight": _ANCHOR},
     mlm_activation="gelu",
+    roles={"mlm": "generator", "": "discriminator"},
 )
 MPNET = Table(
     prefix="mpnet.",
@@ -479,3 +496,37 @@ BERT_TF = Table(
     required=r"(embeddings|encoder)/",
     tied={},
 )
+
+# TensorFlow 1 checkpoints of google-research/electra: the generator's encoder
+# lies under `generator/`, and uses the embeddings under `electra/`.
+ELECTRA_TF = dataclasses.replace(
+    BERT_TF,
+    prefix="electra/",
+    encoder=tuple(_google(row) for row in ELECTRA.encoder),
+    heads={
+        "mlm": (
+            *(_google(row) for row in ELECTRA.heads["mlm"][:-1]),
+            Row("generator_predictions/output_bias", "mlm_bias/bias"),
+        ),
+        "replaced_token": tuple(
+            dataclasses.replace(
+                _google(row),
+                tensor=_google(row).tensor.replace("_prediction/", "_1/"),
+            )
+            for row in ELECTRA.heads["replaced_token"]
+        ),
+    },
+    required=r"(embeddings|encoder|embeddings_project)/",
+    roles=ELECTRA.roles,
+    head_size=64,  # get_bert_config and get_generator_config
+)
+
+# `EncoderConfig.family` → the table of its TensorFlow 1 checkpoints.
+TF_TABLES = {"bert": BERT_TF, "electra": ELECTRA_TF}
+
+
+def tf_family(names: Iterable[str]) -> str:
+    """Return the family that the names of a TensorFlow checkpoint tell."""
+    if any(re.search(r"(^|/)electra/encoder/", name) for name in names):
+        return "electra"
+    return "bert"

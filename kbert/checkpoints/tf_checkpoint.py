@@ -1,11 +1,12 @@
-"""Reads the TensorFlow 1 checkpoints that google-research/bert writes.
+"""Reads the TensorFlow 1 checkpoints that Google's BERT code writes.
 
 Such a checkpoint is a prefix of file names, `bert_model.ckpt`, to which
 belong `.index`, `.data-00000-of-00001` and so on. Its config is
-`bert_config.json` beside it.
+`bert_config.json` beside it; google-research/electra writes none.
 
 References:
-    https://github.com/google-research/bert, for the files;
+    https://github.com/google-research/bert and
+    https://github.com/google-research/electra, for the files;
     https://www.tensorflow.org/api_docs/python/tf/train/load_checkpoint
 """
 
@@ -31,8 +32,9 @@ def find_prefix(source: str | os.PathLike) -> Path | None:
 
     Args:
         source: a prefix such as `dir/bert_model.ckpt`; or a directory with
-            `bert_config.json` or `bert_model.ckpt.index`, and no
-            `config.json`, by which it would be Hugging Face's.
+            `bert_config.json` or `bert_model.ckpt.index`, or with one file
+            `….index` of any name, and no `config.json`, by which it would be
+            Hugging Face's.
 
     Returns:
         The prefix, whether or not all its files are there; None if the
@@ -50,7 +52,35 @@ def find_prefix(source: str | os.PathLike) -> Path | None:
     for name in (_CONFIG, f"{_PREFIX}.index"):
         if (directory / name).is_file():
             return directory / _PREFIX
-    return None
+    indexes = list(directory.glob("*.index"))
+    return indexes[0].with_suffix("") if len(indexes) == 1 else None
+
+
+def find_config(prefix: Path, family: str, role: str) -> Path | None:
+    """Return the config beside a checkpoint that may have none.
+
+    Args:
+        prefix: the checkpoint.
+        family: of the model.
+        role: which of the checkpoint's two encoders is meant.
+
+    Returns:
+        `generator_config.json` where that is the role, under any name that
+        ends so, or else `electra_config.json`, `bert_config.json` or
+        `config.json`; None if there is none of these.
+
+    Raises:
+        ValueError: if several names end so.
+    """
+    found = sorted(prefix.parent.glob(f"*{role}_config.json"))
+    if len(found) > 1:
+        raise ValueError(
+            f"Expected one {role}_config.json beside the checkpoint. Received: "
+            f"{', '.join(path.name for path in found)} beside {prefix}"
+        )
+    for name in (f"{family}_config.json", _CONFIG, "config.json"):
+        found.append(prefix.parent / name)
+    return next((path for path in found if path.is_file()), None)
 
 
 def read_config(prefix: Path) -> dict[str, Any]:

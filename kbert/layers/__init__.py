@@ -7,6 +7,7 @@ from kbert.layers.encoder_block import EncoderBlock
 from kbert.layers.mlm_head import MLMBias, MLMHead
 from kbert.layers.pooler import Pooler
 from kbert.layers.relative import RelativeBias, RelativeEmbedding
+from kbert.layers.replaced_token_head import ReplacedTokenHead
 from kbert.layers.self_attention import SelfAttention
 from kbert.layers.sentence_pooling import SentencePooling
 from kbert.layers.span_head import SpanHead
@@ -21,6 +22,7 @@ __all__ = [
     "Pooler",
     "RelativeBias",
     "RelativeEmbedding",
+    "ReplacedTokenHead",
     "SelfAttention",
     "SentencePooling",
     "SpanHead",

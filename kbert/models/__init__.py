@@ -7,13 +7,18 @@ from kbert.models.builders import (
     build_token_classifier,
 )
 from kbert.models.encoder import build_encoder, encoder_config
-from kbert.models.pretraining import build_masked_lm, build_pretrainer
+from kbert.models.pretraining import (
+    build_masked_lm,
+    build_pretrainer,
+    build_replaced_token_detector,
+)
 
 __all__ = [
     "build_classifier",
     "build_encoder",
     "build_masked_lm",
     "build_pretrainer",
+    "build_replaced_token_detector",
     "build_span_model",
     "build_token_classifier",
     "encoder_config",

@@ -1,8 +1,13 @@
-"""Pretraining models: masked-language modelling, and with next sentence."""
+"""Pretraining models: masked words, next sentence, replaced tokens."""
 
 import keras
 
-from kbert.layers import ClassificationHead, MLMBias, MLMHead
+from kbert.layers import (
+    ClassificationHead,
+    MLMBias,
+    MLMHead,
+    ReplacedTokenHead,
+)
 from kbert.models.encoder import encoder_config
 from kbert.models.parts import encoder_outputs, layer_dtype, pooled_output
 
@@ -96,6 +101,45 @@ def build_pretrainer(
     )
     outputs = {"mlm": logits, "nsp": head(pooled_output(encoder))}
     return keras.Model(inputs, outputs, name=name)
+
+
+def build_replaced_token_detector(
+    encoder: keras.Model, *, name: str = "replaced_token_detector"
+) -> keras.Model:
+    """Build ELECTRA's discriminator: which tokens are not the original ones.
+
+    Args:
+        encoder: a model of `build_encoder` or `load_encoder`. It is not
+            copied: training the model trains it.
+        name: of the model.
+
+    Returns:
+        A `keras.Model` with the encoder's inputs and one output: logits,
+        float32 (B, S), above 0 for a replaced token. It has no pooler.
+
+    Raises:
+        ValueError: if `encoder` is no kbert encoder.
+
+    Example:
+        >>> import kbert
+        >>> encoder = kbert.build_encoder(kbert.families.ELECTRA_SMALL)
+        >>> model = kbert.build_replaced_token_detector(encoder)
+        >>> model.output_shape
+        (None, None)
+
+    References:
+        Clark et al., 2020, https://arxiv.org/abs/2003.10555, section 2
+    """
+    x = encoder_outputs(encoder)["sequence_output"]
+    config = encoder_config(encoder)
+    head = ReplacedTokenHead(
+        config.hidden_size,
+        activation=config.activation,
+        initializer_range=config.initializer_range,
+        dtype=layer_dtype(encoder),
+        name="replaced_token",
+    )
+    return keras.Model(encoder.input, head(x), name=name)
 
 
 def _masked_lm(

@@ -1,10 +1,9 @@
 """Tiny random models of every family and head, made by transformers.
 
-`python tests/golden/family_models.py` (with the parity extra), or with the
-names of some of `MODELS`, writes them under
+`python tests/golden/family_models.py` (with the parity extra) writes them under
 tests/golden/families, with inputs and outputs, for `test_family_golden.py`,
-which needs neither torch nor transformers. The live parity tests make theirs
-here too.
+which needs neither torch nor transformers; with names after it, such as
+`electra-Model`, only these. The live parity tests make theirs here too.
 """
 
 import sys
@@ -123,7 +122,13 @@ HEADS = {
     "ForQuestionAnswering": "load_span_model",
     "ForMaskedLM": "load_masked_lm",
 }
-PRETRAINING = ("bert", "albert")
+# The loader that reads `…ForPreTraining`.
+PRETRAINING = {
+    "bert": "load_pretrainer",
+    "albert": "load_pretrainer",
+    "electra": "load_replaced_token_detector",
+    "electra_base": "load_replaced_token_detector",
+}
 # Key of kbert's output → keys of transformers'.
 OUTPUTS = {
     "sequence_output": ("last_hidden_state",),
@@ -226,19 +231,19 @@ def load(name, head, directory):
     import kbert
 
     if head == "ForPreTraining":
-        return kbert.load_pretrainer(directory, report=True)
+        return getattr(kbert, PRETRAINING[name])(directory, report=True)
     options = {"all_positions": True} if head == "ForMaskedLM" else {}
     return getattr(kbert, HEADS[head])(directory, report=True, **options)
 
 
-def main(names):
-    """Write the cases of these models, or all."""
+def main():
+    """Write the cases that the command line names, or all."""
     from safetensors.numpy import save_file
 
     for name, head in cases():
-        if names and name not in names:
-            continue
         directory = FOLDER / f"{name}-{head}"
+        if sys.argv[1:] and directory.name not in sys.argv[1:]:
+            continue
         model = make_model(name, head)
         inputs = make_inputs(model)
         model.save_pretrained(directory)
@@ -251,4 +256,4 @@ def main(names):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

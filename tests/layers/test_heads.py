@@ -153,6 +153,22 @@ def test_token_and_span_heads_equal_numpy():
     )
 
 
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_replaced_token_head_equals_numpy(activation):
+    head = kbert.layers.ReplacedTokenHead(8, activation, name="head")
+    x = draw(2, 5, 8)
+    assert head(x).shape == (2, 5)
+    w = randomize(head)
+    assert w["dense/kernel"].shape == (8, 8)
+    assert w["logits/kernel"].shape == (8, 1)
+    hidden = ACTIVATIONS[activation](x @ w["dense/kernel"] + w["dense/bias"])
+    expected = (hidden @ w["logits/kernel"] + w["logits/bias"])[..., 0]
+    np.testing.assert_allclose(numbers(head(x)), expected, atol=1e-5)
+    # Symbolic shapes are those of the numbers, static or not.
+    for shape in ((None, 8), (5, 8)):
+        assert head(keras.Input(shape)).shape == (None, shape[0])
+
+
 def test_token_head_drops_out_unless_frozen():
     x = draw(2, 5, 8)
     head = kbert.layers.TokenClassificationHead(3, hidden_dropout=0.5)
@@ -170,10 +186,11 @@ def test_logits_are_float32_under_every_policy(policy):
     classes = kbert.layers.ClassificationHead(
         3, dense_size=8, dense_activation="tanh", dtype=policy
     )(x[:, 0])
+    replaced = kbert.layers.ReplacedTokenHead(8, dtype=policy)(x)
     head = kbert.layers.MLMHead(8, dtype=policy)
     ready = head(x)
     bias = kbert.layers.MLMBias(8, dtype=policy)
-    for logits in (tokens, span["start"], span["end"], classes, bias(ready)):
+    for logits in (*span.values(), tokens, classes, replaced, bias(ready)):
         assert keras.backend.standardize_dtype(logits.dtype) == "float32"
     assert keras.backend.standardize_dtype(bias.bias.dtype) == "float32"
     assert keras.backend.standardize_dtype(ready.dtype) == head.compute_dtype
@@ -190,6 +207,7 @@ def heads():
             2, 0.2, 0.03, ["O", "ü"], dtype="mixed_bfloat16", name="tokens"
         ),
         kbert.layers.SpanHead(0.03, name="span"),
+        kbert.layers.ReplacedTokenHead(8, "gelu_tanh", 0.03, name="replaced"),
     ]
 
 

@@ -25,6 +25,7 @@ BUILDERS = {
         encoder, 3, label_names=["O", "B", "I"]
     ),
     "span_model": kbert.build_span_model,
+    "replaced_token_detector": kbert.build_replaced_token_detector,
     "dense_classifier": lambda encoder: kbert.build_classifier(
         encoder, 3, dense_activation="tanh"
     ),
@@ -141,6 +142,15 @@ def test_a_task_model_is_one_flat_graph_that_shares_weights(tiny_config, name):
             {"token_classifier/logits/kernel", "token_classifier/logits/bias"},
         ),
         ("span_model", {"span/logits/kernel", "span/logits/bias"}),
+        (
+            "replaced_token_detector",
+            {
+                "replaced_token/dense/kernel",
+                "replaced_token/dense/bias",
+                "replaced_token/logits/kernel",
+                "replaced_token/logits/bias",
+            },
+        ),
         (
             "dense_classifier",
             {

@@ -101,6 +101,7 @@ def test_a_head_that_is_absent_is_an_error_or_fresh(name, tmp_path):
         kbert.load_span_model,
         kbert.load_masked_lm,
         kbert.load_pretrainer,
+        kbert.load_replaced_token_detector,
     ):
         with pytest.raises(ValueError, match=r"(?s)has no .* head.*Received"):
             loader(tmp_path)
