@@ -45,7 +45,7 @@ class Checkpoint:
         self.config = translate.config_from_hf(config)
         self.tensors: mapping.TensorSource
         if prefix is not None:
-            self.table = tables.BERT_TF
+            self.table = tables.TF_TABLES[self.config.encoder.family]
             self.tensors = tf_checkpoint.TensorFlowReader(prefix)
         else:
             self.table = tables.TABLES[self.config.encoder.family]

@@ -254,6 +254,8 @@ def config_to_hf(
     }
     if written.get("type_vocab_size") == 0:
         lost["num_segments"] = 0
+    if written.get("embedding_size", 0) is None:  # ALBERT always projects
+        lost["embedding_size"] = None
     if lost:
         received = ", ".join(f"{name}={value}" for name, value in lost.items())
         raise ValueError(
