@@ -8,6 +8,7 @@ import family_files
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras import ops
 from refusals import refused
 
 import kbert
@@ -93,7 +94,7 @@ def outputs(model, keys):
     if not isinstance(result, dict):
         result = dict.fromkeys(keys, result)
     assert set(result) == set(keys)
-    return {key: np.array(result[key]) for key in keys}
+    return {key: ops.convert_to_numpy(result[key]) for key in keys}
 
 
 def largest_difference(ours, theirs):
