@@ -30,6 +30,8 @@ def save_tf_checkpoint(
     Works on every backend, and needs TensorFlow. Labels' names go into the
     config, where Google's code takes no notice of them. The SentencePiece
     model that ALBERT's scripts want is not written: copy it from the source.
+    Where a `config.json` lies too, loaders need the prefix: the directory
+    then means Hugging Face's files.
 
     Args:
         model: an encoder or a task model of kbert's builders, of family

@@ -102,32 +102,48 @@ def transposed_dense(x, scope, units):
         )
 
 
+def every_output(config, inputs):
+    """The encoder and every head in the graph: name → output."""
+    ids, segments, mask = (
+        tf.constant(inputs[name])
+        for name in ("token_ids", "segment_ids", "padding_mask")
+    )
+    x, pooled, table = encoder(ids, segments, mask, config)
+    with v1.variable_scope("cls/predictions"):
+        with v1.variable_scope("transform"):
+            y = layer_norm(gelu(dense(x, config["embedding_size"])))
+        bias = variable("output_bias", config["vocab_size"])
+        mlm = tf.matmul(y, table[None], transpose_b=True) + bias
+    spans = transposed_dense(x, "cls/squad", 2)
+    return {
+        "sequence_output": x,
+        "pooled_output": pooled,
+        "mlm": mlm,
+        "nsp": transposed_dense(pooled, "cls/seq_relationship", 2),
+        "start": spans[..., 0],
+        "end": spans[..., 1],
+        "logits": transposed_dense(pooled, "", 3),
+    }
+
+
 def write(prefix, config, inputs):
     """Write a checkpoint with every head; returns name → output of it."""
     with tf.Graph().as_default(), v1.Session() as session:
-        ids, segments, mask = (
-            tf.constant(inputs[name])
-            for name in ("token_ids", "segment_ids", "padding_mask")
-        )
-        x, pooled, table = encoder(ids, segments, mask, config)
-        with v1.variable_scope("cls/predictions"):
-            with v1.variable_scope("transform"):
-                y = gelu(dense(x, config["embedding_size"]))
-                y = layer_norm(y)
-            bias = variable("output_bias", config["vocab_size"])
-            mlm = tf.matmul(y, table[None], transpose_b=True) + bias
-        spans = transposed_dense(x, "cls/squad", 2)
-        outputs = {
-            "sequence_output": x,
-            "pooled_output": pooled,
-            "mlm": mlm,
-            "nsp": transposed_dense(pooled, "cls/seq_relationship", 2),
-            "start": spans[..., 0],
-            "end": spans[..., 1],
-            "logits": transposed_dense(pooled, "", 3),
-        }
+        outputs = every_output(config, inputs)
         session.run(v1.global_variables_initializer())
         v1.train.Saver().save(
             session, str(prefix), write_meta_graph=False, write_state=False
         )
         return session.run(outputs)
+
+
+def read(prefix, config, inputs, keys):
+    """Outputs of the graph with a checkpoint's variables, all of them."""
+    names = {name for name, _ in tf.train.list_variables(str(prefix))}
+    with tf.Graph().as_default(), v1.Session() as session:
+        outputs = every_output(config, inputs)
+        session.run(v1.global_variables_initializer())
+        found = [v for v in v1.global_variables() if v.op.name in names]
+        assert {v.op.name for v in found} == names
+        v1.train.Saver(found).restore(session, str(prefix))
+        return session.run({key: outputs[key] for key in keys})

@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 
+import albert_graph
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -137,6 +138,29 @@ def test_there_and_back(tmp_path, name, config):
     before = directory_bytes(tmp_path / "out")
     kbert.save_tf_checkpoint(again, tmp_path / "out")
     assert directory_bytes(tmp_path / "out") == before
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("size", [4, None])
+def test_graph_in_googles_scopes_restores_it(tmp_path, name, size):
+    config = replace(ALBERT, embedding_size=size)
+    model = MODELS[name][0](random_encoder(config))
+    prefix = tmp_path / "model.ckpt-7"
+    kbert.save_tf_checkpoint(model, prefix)
+    config = json.loads((tmp_path / "albert_config.json").read_text())
+    ours = outputs(model)
+    if name == "mlm":
+        ours = {"mlm": ours["logits"]}
+    theirs = albert_graph.read(prefix, config, INPUTS, ours)
+    for key, value in ours.items():
+        reference = theirs[key]
+        if key == "mlm":  # the graph's are of every position
+            reference = np.stack(
+                [reference[i, INPUTS["mask_positions"][i]] for i in (0, 1)]
+            )
+        elif value.shape[:2] == MASK.shape:
+            value, reference = value[MASK > 0], reference[MASK > 0]
+        np.testing.assert_allclose(value, reference, atol=1e-5)
 
 
 def test_names_and_shapes_of_bert(tmp_path):
