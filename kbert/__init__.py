@@ -25,6 +25,7 @@ from kbert.pretrained import (
     load_token_classifier,
 )
 from kbert.saving import save_pretrained
+from kbert.tf_saving import save_tf_checkpoint
 from kbert.version import __version__
 
 __all__ = [
@@ -54,5 +55,6 @@ __all__ = [
     "optimizers",
     "pipelines",
     "save_pretrained",
+    "save_tf_checkpoint",
     "to_keras_hub",
 ]

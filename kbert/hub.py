@@ -14,8 +14,8 @@ _HUB_ID = re.compile(
     r"([A-Za-z0-9_][\w.-]*(?<=\w)/)?[A-Za-z0-9_][\w.-]*(?<=\w)",
     re.ASCII,
 )
-# `bert_model.ckpt`, or `model.ckpt-1200` after that many steps.
-_CHECKPOINT = re.compile(r".*\.ckpt(-\d+)?", re.ASCII)
+# `bert_model.ckpt`, or `model.ckpt-1200` after that many steps, or ALBERT's.
+_CHECKPOINT = re.compile(r".*\.ckpt(-\d+|-best)?", re.ASCII)
 
 
 def find_file(
@@ -87,8 +87,8 @@ def checkpoint_prefix(source: str | os.PathLike) -> Path | None:
         source: What a user gave as a model.
 
     Returns:
-        The prefix if it is called `….ckpt` or `….ckpt-1200` or has a file
-        `….index`, else None.
+        The prefix if it is called `….ckpt`, `….ckpt-1200` or `….ckpt-best`,
+        or has a file `….index`; else None.
 
     Example:
         >>> from kbert.hub import checkpoint_prefix

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import keras
 from safetensors.numpy import save_file
@@ -18,6 +19,7 @@ from kbert.layers import (
     SentencePooling,
     TokenClassificationHead,
 )
+from kbert.model_card import write_model_card
 from kbert.models import encoder_config
 
 # Layers that make up a head, by their names.
@@ -40,7 +42,8 @@ def save_pretrained(
 
     Writes `config.json`, `model.safetensors` and, with a tokenizer, its
     files. transformers loads them with equal outputs, and so do kbert's
-    loaders. Existing files of these names are replaced.
+    loaders. Existing files of these names are replaced. A `README.md`, the
+    model card with headings for you to fill in, is written if there is none.
 
     Args:
         model: an encoder or a task model of kbert's builders.
@@ -67,24 +70,14 @@ def save_pretrained(
             f"Received: family={config.family!r}"
         )
     table = tables.TABLES[config.family]
-    heads = [layer.name for layer in model.layers if layer.name in _HEADS]
+    heads = head_names(model, config, table)
     task = "pretrainer" if set(heads) == {"mlm", "nsp"} else "".join(heads)
     if task not in table.architectures or not set(heads) <= set(table.heads):
         raise ValueError(
             f"A checkpoint of family {config.family!r} has no place for such "
             f"heads. Received: heads {heads}"
         )
-    head = _labelled_head(model, config)
-    written = translate.config_to_hf(
-        config,
-        table.architectures[task],
-        num_classes=head.num_classes if head else None,
-        label_names=head.label_names if head else None,
-        problem_type=getattr(head, "problem_type", None),
-        dtype=model.get_layer("embedding").variable_dtype,
-        classifier_dropout=_own_dropout(head, config),
-        classifier_pooling=_pooling(model, config),
-    )
+    written = write_config(model, config, table.architectures[task])
     rows = head_rows(table, heads, config, table.prefix if heads else "")
     tensors = mapping.collect_tensors(model, rows)
 
@@ -99,10 +92,64 @@ def save_pretrained(
     (directory / "config.json").write_text(
         json.dumps(written, indent=2) + "\n", encoding="utf-8"
     )
+    write_model_card(directory, model, task, table.architectures[task])
     # safetensors lets nobody but the owner read what it writes.
     shutil.copymode(directory / "config.json", directory / "model.safetensors")
     if tokenizer is not None:
         tokenizer.save(directory)
+
+
+def head_names(
+    model: keras.Model, config: EncoderConfig, table: tables.Table
+) -> list[str]:
+    """Return the names of a model's heads, as in tables.
+
+    Args:
+        model: a model of kbert's builders.
+        config: of its encoder.
+        table: of the format to save in.
+
+    Raises:
+        ValueError: if the masked-language head has an activation that the
+            format gives it no key for.
+    """
+    heads = [layer.name for layer in model.layers if layer.name in _HEADS]
+    if "mlm" in heads:
+        activation = model.get_layer("mlm").activation
+        expected = table.mlm_activation or config.activation
+        if activation != expected:
+            raise ValueError(
+                "The masked-language head of this encoder would be loaded "
+                f"with activation={expected!r}. Received: "
+                f"activation={activation!r}"
+            )
+    return heads
+
+
+def write_config(
+    model: keras.Model, config: EncoderConfig, architecture: str
+) -> dict[str, Any]:
+    """Return a model's config.json, with what its head says.
+
+    Args:
+        model: a model of kbert's builders.
+        config: of its encoder.
+        architecture: transformers' class name.
+
+    Raises:
+        ValueError: if the format cannot express the model.
+    """
+    head = _labelled_head(model, config)
+    return translate.config_to_hf(
+        config,
+        architecture,
+        num_classes=head.num_classes if head else None,
+        label_names=head.label_names if head else None,
+        problem_type=getattr(head, "problem_type", None),
+        dtype=model.get_layer("embedding").variable_dtype,
+        classifier_dropout=_own_dropout(head, config),
+        classifier_pooling=_pooling(model, config),
+    )
 
 
 def _labelled_head(

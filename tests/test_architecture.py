@@ -42,10 +42,13 @@ MAY_IMPORT = {
         {"models", "layers", "checkpoints", "config"},
         {"keras"},
     ),
+    "model_card": ({"models", "config"}, {"keras"}),
     "saving": (
-        {"models", "layers", "checkpoints", "config", "families", "data"},
+        {"models", "layers", "checkpoints", "config", "families", "data"}
+        | {"model_card"},
         {"keras", "safetensors"},
     ),
+    "tf_saving": ({"models", "checkpoints", "data", "saving"}, {"keras"}),
     "kerashub": (
         {"models", "checkpoints", "config"},
         {"keras", "keras_hub", "numpy"},

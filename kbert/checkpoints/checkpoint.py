@@ -50,20 +50,21 @@ class Checkpoint:
         self.tensors: mapping.TensorSource
         if prefix is not None:
             self.tensors = tf_checkpoint.TensorFlowReader(prefix)
-            family = tables.tf_family(self.tensors.shapes())
-            self.table = tables.TF_TABLES[family]
+            # Only ELECTRA's names tell more than a config beside them does.
+            has_sizes = tables.is_electra(self.tensors.shapes())
+            config = {} if has_sizes else tf_checkpoint.read_config(prefix)
+            self.table = tables.TF_TABLES[config.get("model_type", "electra")]
         else:
             config = readers.read_config(source, revision)
-            self.config = translate.config_from_hf(config)
-            self.table = tables.TABLES[self.config.encoder.family]
+            self.table = tables.TABLES[translate.family_of(config)]
             self.tensors = readers.open_tensors(source, revision)
         self.names, has_two = two_encoders.encoder_names(
             self.tensors.shapes(), self.table, head
         )
         role = two_encoders.role_of(self.table, head)
-        if prefix is not None:
-            config = self._tf_config(prefix, family, role)
-            self.config = translate.config_from_hf(config)
+        if prefix is not None and not config:
+            config = self._told_config(prefix, role)
+        self.config = translate.config_from_hf(config)
         if has_two:
             two_encoders.check_sizes(
                 self.config.encoder,
@@ -78,14 +79,12 @@ class Checkpoint:
             self.table, self.names, self.tensors.shapes()
         )
 
-    def _tf_config(
-        self, prefix: Path, family: str, role: str
-    ) -> dict[str, Any]:
-        """The config beside a TensorFlow checkpoint, or what tensors tell."""
-        if self.table.head_size is None:
-            return tf_checkpoint.read_config(prefix)
-        told = self._told_sizes()
-        width, size = told.get("hidden_size", 0), self.table.head_size
+    def _told_config(self, prefix: Path, role: str) -> dict[str, Any]:
+        """What tensors tell, and a config beside them if there is one."""
+        family, told = "electra", self._told_sizes()
+        size = self.table.head_size
+        assert size is not None  # or tensors would not tell
+        width = told.get("hidden_size", 0)
         if width <= size or width % size == 0:
             told["num_heads"] = max(1, width // size)
         config: dict[str, Any] = {

@@ -1,7 +1,7 @@
 """Names of tensors in foreign checkpoints: data only.
 
 The left side is Hugging Face transformers' name without the model's prefix, or
-Google's in `BERT_TF`; the right side kbert's variable path.
+Google's in the tables `…_TF`; the right side kbert's variable path.
 """
 
 import dataclasses
@@ -490,11 +490,41 @@ BERT_TF = Table(
     architectures={},  # not written
     # State of the optimisers: of run_pretraining.py, of TensorFlow, LAMB.
     ignored=(
-        r"(.*/)?(adam_[mv]|AdamWeightDecayOptimizer.*|Adam(_\d+)?|LAMB.*)",
+        r"(.*/)?((adam|lamb)_[mv]|AdamWeightDecayOptimizer.*"
+        r"|Adam(_\d+)?|LAMB.*)",
         r"global_step|beta[12]_power",
     ),
     required=r"(embeddings|encoder)/",
     tied={},
+)
+
+# TensorFlow 1 checkpoints of google-research/albert: BERT's heads, and blocks
+# whose scopes are `attention_ffn_block`'s in its modeling.py.
+ALBERT_TF = dataclasses.replace(
+    BERT_TF,
+    encoder=tuple(
+        _google(row)
+        for row in (
+            *_embeddings(),
+            *_linear(
+                "encoder.embedding_hidden_mapping_in", "embedding/projection"
+            ),
+            *_blocks(
+                "encoder.transformer.group_{g}.inner_group_{j}.",
+                {
+                    "attention/query": "attention_1.self.query",
+                    "attention/key": "attention_1.self.key",
+                    "attention/value": "attention_1.self.value",
+                    "attention/output_dense": "attention_1.output.dense",
+                    "attention_layer_norm": "LayerNorm",
+                    "intermediate": "ffn_1.intermediate.dense",
+                    "output_dense": "ffn_1.intermediate.output.dense",
+                    "output_layer_norm": "LayerNorm_1",
+                },
+            ),
+            *_linear("pooler.dense", "pooler/dense"),
+        )
+    ),
 )
 
 # TensorFlow 1 checkpoints of google-research/electra: the generator's encoder
@@ -522,11 +552,9 @@ ELECTRA_TF = dataclasses.replace(
 )
 
 # `EncoderConfig.family` → the table of its TensorFlow 1 checkpoints.
-TF_TABLES = {"bert": BERT_TF, "electra": ELECTRA_TF}
+TF_TABLES = {"bert": BERT_TF, "albert": ALBERT_TF, "electra": ELECTRA_TF}
 
 
-def tf_family(names: Iterable[str]) -> str:
-    """Return the family that the names of a TensorFlow checkpoint tell."""
-    if any(re.search(r"(^|/)electra/encoder/", name) for name in names):
-        return "electra"
-    return "bert"
+def is_electra(names: Iterable[str]) -> bool:
+    """Return whether a TensorFlow checkpoint has ELECTRA's names."""
+    return any(re.search(r"(^|/)electra/encoder/", name) for name in names)

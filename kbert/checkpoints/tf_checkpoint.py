@@ -2,10 +2,12 @@
 
 Such a checkpoint is a prefix of file names, `bert_model.ckpt`, to which
 belong `.index`, `.data-00000-of-00001` and so on. Its config is
-`bert_config.json` beside it; google-research/electra writes none.
+`bert_config.json` beside it, or `albert_config.json`; google-research/electra
+writes none.
 
 References:
-    https://github.com/google-research/bert and
+    https://github.com/google-research/bert,
+    https://github.com/google-research/albert and
     https://github.com/google-research/electra, for the files;
     https://www.tensorflow.org/api_docs/python/tf/train/load_checkpoint
 """
@@ -19,11 +21,18 @@ from typing import Any
 import numpy as np
 
 from kbert.checkpoints.readers import read_json
+from kbert.checkpoints.tables import TF_TABLES
 from kbert.hub import checkpoint_prefix, find_file
 
-# What Google's directories call the two.
-_CONFIG = "bert_config.json"
-_PREFIX = "bert_model.ckpt"
+# `EncoderConfig.family` → what Google's directories call the config and the
+# checkpoint.
+FILES = {
+    "bert": ("bert_config.json", "bert_model.ckpt"),
+    "albert": ("albert_config.json", "model.ckpt-best"),
+}
+# What google-research/albert calls "gelu" is the tanh form: see
+# github.com/huggingface/transformers/issues/2395.
+ACTIVATIONS = {"albert": {"gelu": "gelu_new"}}
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
@@ -32,7 +41,8 @@ def find_prefix(source: str | os.PathLike) -> Path | None:
 
     Args:
         source: a prefix such as `dir/bert_model.ckpt`; or a directory with
-            `bert_config.json` or `bert_model.ckpt.index`, or with one file
+            `bert_config.json` or `bert_model.ckpt.index`, or ALBERT's
+            `albert_config.json` or `model.ckpt-best.index`, or with one file
             `….index` of any name, and no `config.json`, by which it would be
             Hugging Face's.
 
@@ -49,9 +59,10 @@ def find_prefix(source: str | os.PathLike) -> Path | None:
     directory = Path(source)
     if (directory / "config.json").exists():
         return None
-    for name in (_CONFIG, f"{_PREFIX}.index"):
-        if (directory / name).is_file():
-            return directory / _PREFIX
+    for config, prefix in FILES.values():
+        for name in (config, f"{prefix}.index"):
+            if (directory / name).is_file():
+                return directory / prefix
     indexes = list(directory.glob("*.index"))
     return indexes[0].with_suffix("") if len(indexes) == 1 else None
 
@@ -78,7 +89,7 @@ def find_config(prefix: Path, family: str, role: str) -> Path | None:
             f"Expected one {role}_config.json beside the checkpoint. Received: "
             f"{', '.join(path.name for path in found)} beside {prefix}"
         )
-    for name in (f"{family}_config.json", _CONFIG, "config.json"):
+    for name in (f"{family}_config.json", "bert_config.json", "config.json"):
         found.append(prefix.parent / name)
     return next((path for path in found if path.is_file()), None)
 
@@ -90,15 +101,56 @@ def read_config(prefix: Path) -> dict[str, Any]:
         prefix: the checkpoint.
 
     Returns:
-        The parsed object. Google's files name no `model_type`: it is BERT.
+        The parsed object, with `model_type`: in Google's directories the name
+        of the file tells it.
 
     Raises:
         FileNotFoundError: if there is none.
-        ValueError: if it is no JSON object.
+        ValueError: if there are two, it is no JSON object, or its family is
+            not one that Google's code has.
     """
-    path = find_file(prefix.parent, _CONFIG)
-    assert path is not None  # required files are found or raise
-    return {"model_type": "bert", **read_json(path)}
+    names = [config for config, _ in FILES.values()]
+    found = {
+        family: prefix.parent / config
+        for family, (config, _) in FILES.items()
+        if (prefix.parent / config).is_file()
+    }
+    if not found:
+        find_file(prefix.parent, " or ".join(names))  # raises
+    if len(found) > 1:
+        raise ValueError(
+            f"Expected one of {' and '.join(names)} beside the checkpoint, "
+            f"and found both. Received: {prefix}"
+        )
+    [(family, path)] = found.items()
+    config = config_in_hf_words(read_json(path), family)
+    if config["model_type"] not in sorted(TF_TABLES):
+        raise ValueError(
+            f"Google's TensorFlow checkpoints are of {sorted(TF_TABLES)}. "
+            f"Received: model_type={config['model_type']!r} in {path}"
+        )
+    return config
+
+
+def config_in_hf_words(config: dict[str, Any], family: str) -> dict[str, Any]:
+    """Say in the words of a config.json what one of Google's configs says.
+
+    Args:
+        config: the parsed object.
+        family: the family that the name of its file tells.
+
+    Returns:
+        Another object, with `model_type`.
+    """
+    config = {"model_type": family, **config}
+    activation = config.get("hidden_act")
+    for theirs, hf in ACTIVATIONS.get(family, {}).items():
+        if activation == theirs:
+            config["hidden_act"] = hf
+    # google-research/albert projects only where the sizes differ.
+    if config.get("embedding_size", 0) == config.get("hidden_size"):
+        config["embedding_size"] = None
+    return config
 
 
 class TensorFlowReader:
@@ -164,14 +216,19 @@ class TensorFlowReader:
         )
 
 
-def _check_files(prefix: Path) -> None:
-    """Name the file that is absent, where TensorFlow is vague."""
-    find_file(prefix.parent, f"{prefix.name}.index")
+def check_prefix(prefix: Path) -> None:
+    """Refuse a path that TensorFlow cannot read a checkpoint from."""
     if "[" in str(prefix):
         raise ValueError(
             "TensorFlow takes a [ in the path of a checkpoint for a pattern: "
             f"move or rename the directory. Received: {prefix}"
         )
+
+
+def _check_files(prefix: Path) -> None:
+    """Name the file that is absent, where TensorFlow is vague."""
+    find_file(prefix.parent, f"{prefix.name}.index")
+    check_prefix(prefix)
     pattern = re.compile(
         re.escape(prefix.name) + r"\.data-\d{5}-of-(\d{5})", re.ASCII
     )

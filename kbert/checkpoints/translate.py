@@ -80,17 +80,7 @@ def config_from_hf(config: dict[str, Any]) -> TranslatedConfig:
         ValueError: if a required key is absent, the family is unknown, or
             a key asks for something kbert does not compute.
     """
-    if "model_type" not in config:
-        raise ValueError(
-            "A config.json must have the key 'model_type'. Received: keys "
-            f"{sorted(config)}"
-        )
-    family = config["model_type"]
-    if not isinstance(family, str) or family not in DIALECTS:
-        raise ValueError(
-            f"kbert reads checkpoints of model_type {sorted(DIALECTS)}. "
-            f"Received: model_type={family!r}"
-        )
+    family = family_of(config)
     dialect = DIALECTS[family]
     _check_fixed(config, dialect)
     label_names, num_labels = _labels(config)
@@ -116,6 +106,26 @@ def config_from_hf(config: dict[str, Any]) -> TranslatedConfig:
         classifier_pooling=pooling,
         unknown_keys=tuple(sorted(set(config) - known)),
     )
+
+
+def family_of(config: dict[str, Any]) -> str:
+    """Return the family of a parsed config.json.
+
+    Raises:
+        ValueError: if it names none, or one that kbert does not read.
+    """
+    if "model_type" not in config:
+        raise ValueError(
+            "A config.json must have the key 'model_type'. Received: keys "
+            f"{sorted(config)}"
+        )
+    family = config["model_type"]
+    if not isinstance(family, str) or family not in DIALECTS:
+        raise ValueError(
+            f"kbert reads checkpoints of model_type {sorted(DIALECTS)}. "
+            f"Received: model_type={family!r}"
+        )
+    return family
 
 
 def _check_fixed(config: dict[str, Any], dialect: Dialect) -> None:
@@ -262,6 +272,8 @@ def config_to_hf(
         "type_vocab_size"
     ] != ("num_segments", 0):
         lost["num_segments"] = 0
+    if written.get("embedding_size", 0) is None:  # ALBERT always projects
+        lost["embedding_size"] = None
     if lost:
         received = ", ".join(f"{name}={value}" for name, value in lost.items())
         raise ValueError(

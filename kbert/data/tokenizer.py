@@ -110,7 +110,7 @@ class Tokenizer:
         """Loads a tokenizer from a directory or the Hugging Face hub.
 
         Reads `tokenizer.json` or, where there is none, `vocab.txt`,
-        `vocab.json` with `merges.txt`, `spiece.model`,
+        `vocab.json` with `merges.txt`, `spiece.model`, `30k-clean.model`,
         `sentencepiece.bpe.model` or `spm.model`. `tokenizer_config.json`,
         `special_tokens_map.json` and `config.json` say, where they are
         there, which family of models it is and which switches are set.

@@ -46,6 +46,7 @@ _FAMILY_OF_FILE = {
     "vocab.txt": "bert",
     "vocab.json": "roberta",
     "spiece.model": "albert",
+    "30k-clean.model": "albert",  # google-research/albert's name for it
     "sentencepiece.bpe.model": None,
     "spm.model": "deberta-v2",
 }

@@ -453,9 +453,29 @@ def test_saving_twice_replaces(tmp_path):
     kbert.save_pretrained(second, tmp_path)
     assert_same_weights(kbert.load_classifier(tmp_path), second)
     assert {path.name for path in tmp_path.iterdir()} == {
+        "README.md",
         "config.json",
         "model.safetensors",
     }
+
+
+def test_head_with_another_activation_than_it_would_be_loaded_with(tmp_path):
+    # transformers' RoBERTa head has gelu, whatever its encoder has.
+    config = dataclasses.replace(
+        CONFIG,
+        family="roberta",
+        activation="relu",
+        pad_token_id=1,
+        position_offset=2,
+    )
+    encoder = kbert.build_encoder(config)
+    with refused(ValueError, "activation='gelu'"):
+        kbert.save_pretrained(kbert.build_masked_lm(encoder), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    model = kbert.build_masked_lm(encoder, activation="gelu")
+    kbert.save_pretrained(model, tmp_path / "out")
+    again = kbert.load_masked_lm(tmp_path / "out").get_layer("mlm")
+    assert again.activation == "gelu"
 
 
 def test_saving_over_shards(tmp_path):
