@@ -1,6 +1,14 @@
 """kbert: BERT-family text encoders for Keras 3."""
 
-from kbert import data, families, layers, optimizers, pipelines
+from kbert import (
+    data,
+    families,
+    layers,
+    losses,
+    metrics,
+    optimizers,
+    pipelines,
+)
 from kbert.config import EncoderConfig
 from kbert.data.tokenizer import Tokenizer
 from kbert.kerashub import from_keras_hub, to_keras_hub
@@ -52,6 +60,8 @@ __all__ = [
     "load_replaced_token_detector",
     "load_span_model",
     "load_token_classifier",
+    "losses",
+    "metrics",
     "optimizers",
     "pipelines",
     "save_pretrained",

@@ -22,8 +22,8 @@ MAY_IMPORT = {
     "families": ({"config"}, set()),
     "hub": (set(), {"huggingface_hub"}),
     "layers": ({"layers"}, {"keras"}),
-    "losses": ({"losses"}, {"keras"}),
-    "metrics": ({"metrics"}, {"keras"}),
+    "losses": ({"losses"}, {"keras", "tensorflow"}),
+    "metrics": ({"metrics", "losses"}, {"keras"}),
     "optimizers": (set(), {"keras", "tensorflow"}),
     "data": (
         {"data", "hub"},

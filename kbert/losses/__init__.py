@@ -1,0 +1,7 @@
+"""Losses: float32, weighted means over the weights of all replicas."""
+
+from kbert.losses.masked_lm import MaskedLMLoss
+from kbert.losses.next_sentence import NextSentenceLoss
+from kbert.losses.replaced_token import ReplacedTokenLoss
+
+__all__ = ["MaskedLMLoss", "NextSentenceLoss", "ReplacedTokenLoss"]
