@@ -26,8 +26,11 @@ def read_texts(texts: Iterable[Any] | os.PathLike) -> Iterator[str]:
     """
     if isinstance(texts, os.PathLike):
         texts = [texts]
-    if isinstance(texts, (str, bytes, Mapping)) or not isinstance(
-        texts, Iterable
+    if (
+        isinstance(texts, (str, bytes, Mapping))
+        or not isinstance(texts, Iterable)
+        # A data frame would list its columns' names.
+        or getattr(texts, "ndim", 1) != 1
     ):
         raise TypeError(
             "Expected strings or paths, such as a list, a generator or a "

@@ -15,7 +15,8 @@ References:
 import itertools
 import json
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import tokenizers
@@ -42,6 +43,9 @@ from kbert.data.vocabulary import (
 # Google's vocabularies have [UNK] at 100, after [PAD] and 99 spare tokens.
 _NUM_UNUSED = 99
 _MIN_FREQUENCY = 2
+# Each pair that is joined takes time in proportion to the longest word: a line
+# of encoded data would take hours.
+_LONG_RUN = re.compile(r"\S{1000}")
 
 
 def train_tokenizer(
@@ -71,7 +75,7 @@ def train_tokenizer(
                 f"Expected no {option}, which a {model!r} model has no use "
                 f"for. Received: {option}={value!r}"
             )
-    options.check_integers()
+    options.check_values()
     special = list(FAMILIES[name].special_tokens.values())
     extra = check_texts(options.extra_special_tokens, "extra_special_tokens")
     if "" in extra or len({*special, *extra}) < len(special) + len(extra):
@@ -162,7 +166,7 @@ def _train_bpe(
     )
     shell = tokenizers.Tokenizer(models.BPE())
     shell.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    shell.train_from_iterator(texts, trainer)
+    shell.train_from_iterator(_cut_long_runs(texts), trainer)
     merges = json.loads(shell.to_str())["model"]["merges"]
     return byte_level_tokenizer(
         check_vocab([*_tokens_of(shell), mask], first),
@@ -172,6 +176,17 @@ def _train_bpe(
         add_prefix_space=False,
         trim_offsets=True,
     )
+
+
+def _cut_long_runs(texts: Iterable[str]) -> Iterator[str]:
+    """Cuts texts inside long runs without white space."""
+    for text in texts:
+        start = 0
+        if len(text) > 1000:
+            for match in _LONG_RUN.finditer(text):
+                yield text[start : match.end()]
+                start = match.end()
+        yield text[start:]
 
 
 def _tokens_of(shell: tokenizers.Tokenizer) -> list[str]:

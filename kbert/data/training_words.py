@@ -39,12 +39,18 @@ class TrainingOptions:
     extra_special_tokens: Sequence[str]
     show_progress: bool
 
-    def check_integers(self) -> None:
-        """Refuses numbers out of range.
+    def check_values(self) -> None:
+        """Refuses what no trainer can use.
 
         Raises:
-            ValueError: One is no integer, or too small.
+            TypeError: The initial alphabet is no string.
+            ValueError: A number is no integer, or too small.
         """
+        if not isinstance(self.initial_alphabet, str | None):
+            raise TypeError(
+                "Expected the characters in one string. "
+                f"Received: initial_alphabet={self.initial_alphabet!r}"
+            )
         for name, least in (
             ("vocab_size", 1),
             ("min_frequency", 1),

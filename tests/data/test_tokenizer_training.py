@@ -4,10 +4,13 @@ import json
 import os
 import pathlib
 import random
+import string
 import subprocess
 import sys
+import time
 from collections import Counter
 
+import numpy as np
 import pytest
 import tokenizers
 
@@ -277,6 +280,29 @@ def test_very_long_lines(model, tmp_path):
     assert tokenizer.unk_token_id not in tokenizer(TEXTS[0]).ids
 
 
+def test_a_long_line_of_data_takes_no_hours():
+    letters = random.Random(0).choices(string.ascii_lowercase, k=1_000_000)
+    start = time.perf_counter()
+    train([*TEXTS, "".join(letters)], 3000, model="bpe")
+    # Joined as one word, it takes minutes.
+    assert time.perf_counter() - start < 60
+
+
+@pytest.mark.parametrize("kind", ["tuple", "array", "series", "generator"])
+def test_what_holds_the_texts(kind):
+    pandas = pytest.importorskip("pandas")
+    makers = {
+        "tuple": tuple,
+        "array": np.array,
+        "series": pandas.Series,
+        "generator": iter,
+    }
+    assert rules(train(makers[kind](TEXTS))) == rules(train())
+    for wrong in (pandas.DataFrame({"text": TEXTS}), {"text": TEXTS}, 3, None):
+        with pytest.raises(TypeError, match="Received: texts="):
+            train(wrong)
+
+
 # Bad input.
 
 
@@ -361,6 +387,11 @@ def test_bad_options(options, message):
     with pytest.raises(ValueError) as caught:
         train(**options)
     assert message in str(caught.value)
+
+
+def test_bad_initial_alphabet():
+    with pytest.raises(TypeError, match="Received: initial_alphabet="):
+        train(initial_alphabet=["a", "b"])
 
 
 # Real text.
