@@ -28,7 +28,7 @@ def check_texts(texts: Texts, name: str) -> list[str]:
     items = _as_list(texts, name)
     for index, item in enumerate(items):
         if not isinstance(item, str) or not item.isascii():
-            _check_string(item, f"{name}[{index}]")
+            check_string(item, f"{name}[{index}]")
     return items
 
 
@@ -92,7 +92,7 @@ def _as_list(texts: Texts, name: str) -> list:
     return texts.tolist() if isinstance(texts, np.ndarray) else list(texts)
 
 
-def _check_string(item: object, name: str) -> None:
+def check_string(item: object, name: str) -> None:
     """Refuses what is no string, and strings that are no Unicode text."""
     if not isinstance(item, str):
         raise TypeError(

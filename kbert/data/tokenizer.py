@@ -1,7 +1,7 @@
 """Text to token ids and back, by the rules of each family of models."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ from kbert.data.texts import Texts, check_texts, short_repr
 from kbert.data.tokenizer_families import FAMILIES, SPECIAL_TOKENS
 from kbert.data.tokenizer_files import save_tokenizer
 from kbert.data.tokenizer_loading import load_tokenizer
+from kbert.data.tokenizer_training import train_tokenizer
+from kbert.data.training_words import TrainingOptions
 from kbert.data.vocabulary import (
     MAX_WORD_LENGTH,
     check_vocab,
@@ -25,8 +27,8 @@ class Tokenizer:
     """Text to the ids of the pieces that a model knows, and ids to text.
 
     A wrapper of the Rust `tokenizers` library. Make one with
-    `from_pretrained` or `from_vocab`. It can be pickled and copied, and
-    several threads can use one at once.
+    `from_pretrained`, `from_vocab` or `train`. It can be pickled and copied,
+    and several threads can use one at once.
 
     Args:
         backend: The Rust tokenizer. It becomes this object's own: its
@@ -239,6 +241,98 @@ class Tokenizer:
         return cls(
             backend, special_tokens=special_tokens, max_length=max_length
         )
+
+    @classmethod
+    def train(
+        cls,
+        texts: Iterable[str | os.PathLike] | os.PathLike,
+        vocab_size: int = 30000,
+        *,
+        model: str = "wordpiece",
+        lowercase: bool | None = None,
+        strip_accents: bool | None = None,
+        min_frequency: int | None = None,
+        initial_alphabet: str | None = None,
+        max_alphabet: int | None = None,
+        num_unused: int | None = None,
+        extra_special_tokens: Sequence[str] = (),
+        max_length: int | None = 512,
+        show_progress: bool = False,
+    ) -> "Tokenizer":
+        """Makes a vocabulary from raw text, and a tokenizer of it.
+
+        The texts are read once and not kept: memory is needed for the
+        distinct words alone. The same texts in the same order give the same
+        vocabulary in every process and on any number of cores.
+
+        Args:
+            texts: Strings: a list, a generator, a column of a data set. A
+                `pathlib.Path` among them, or in their place, is a text file
+                in UTF-8, each line of which is a text.
+            vocab_size: Most tokens of the vocabulary, special tokens
+                included. Short texts may not have as many pieces.
+            model: `"wordpiece"` (BERT's rules and layout), `"bpe"`
+                (RoBERTa's: pairs of bytes, so that nothing is unknown) or
+                `"unigram"` (ALBERT's SentencePiece).
+            lowercase: Whether to lower-case; True if left out. `"bpe"` never
+                does.
+            strip_accents: Whether to strip accents; None means iff
+                lower-casing. `"bpe"` never does.
+            min_frequency: How often two pieces must stand side by side in
+                the texts to be joined; 2 if left out. Not for `"unigram"`.
+            initial_alphabet: Characters that get tokens even where the texts
+                lack them. Not for `"bpe"`, which has all bytes.
+            max_alphabet: How many of the characters of the texts, the most
+                frequent first, get tokens; all if left out. Words with
+                others are not trained on. Not for `"bpe"`.
+            num_unused: Spare tokens `[unused…]` after [PAD], for words of
+                your own later on. The 99 of Google's vocabularies if left
+                out, which gives [UNK], [CLS], [SEP] and [MASK] the ids 100
+                to 103. For `"wordpiece"` alone.
+            extra_special_tokens: Tokens besides the family's five that are
+                found before anything else and kept whole.
+            max_length: Most tokens that the model will take, or None.
+            show_progress: Whether the libraries report on standard error.
+
+        Returns:
+            A `Tokenizer`.
+
+        Raises:
+            TypeError: `texts` is one string, or an item of it is neither a
+                string nor a path.
+            ValueError: The texts have no words, `vocab_size` does not hold
+                their characters, a file is not UTF-8, the first text is the
+                name of a file, or an option is not one of the model.
+            OSError: A file cannot be read.
+
+        Example:
+            >>> import kbert
+            >>> tokenizer = kbert.Tokenizer.train(
+            ...     ["common words are tokens, rare ones are not"] * 2,
+            ...     vocab_size=70,
+            ...     num_unused=0,
+            ... )
+            >>> tokenizer("Common wars").tokens
+            ['[CLS]', 'common', 'w', '##a', '##r', '##s', '[SEP]']
+
+        References:
+            Schuster and Nakajima 2012, "Japanese and Korean voice search";
+            Sennrich et al. 2016, https://arxiv.org/abs/1508.07909; Kudo 2018,
+            https://arxiv.org/abs/1804.10959.
+        """
+        options = TrainingOptions(
+            vocab_size=vocab_size,
+            lowercase=lowercase,
+            strip_accents=strip_accents,
+            min_frequency=min_frequency,
+            initial_alphabet=initial_alphabet,
+            max_alphabet=max_alphabet,
+            num_unused=num_unused,
+            extra_special_tokens=extra_special_tokens,
+            show_progress=show_progress,
+        )
+        backend, family = train_tokenizer(texts, model, options)
+        return cls(backend, max_length=max_length, family=family)
 
     def save(self, directory: str | os.PathLike) -> None:
         """Writes the files that `from_pretrained` and transformers load.
