@@ -46,8 +46,11 @@ def test_card_of_every_family_and_head(name, head, tmp_path):
     data = card.data.to_dict()
     family = kbert.encoder_config(model).family
     assert data["library_name"] == "transformers"
-    assert data["pipeline_tag"] == PIPELINES[head]
-    method = PIPELINES[head].replace("-", "_")  # a task that the hub knows
+    tag = PIPELINES[head]
+    if family == "electra" and head == "ForPreTraining":
+        tag = "feature-extraction"  # the hub has no task of its kind
+    assert data["pipeline_tag"] == tag
+    method = tag.replace("-", "_")  # a task that the hub knows
     assert hasattr(huggingface_hub.InferenceClient, method)
     assert data["tags"] == ["kbert", "keras", family]
     assert set(data) == {"library_name", "pipeline_tag", "tags"}

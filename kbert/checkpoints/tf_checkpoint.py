@@ -59,10 +59,10 @@ def find_prefix(source: str | os.PathLike) -> Path | None:
     directory = Path(source)
     if (directory / "config.json").exists():
         return None
-    for config, prefix in FILES.values():
-        for name in (config, f"{prefix}.index"):
-            if (directory / name).is_file():
-                return directory / prefix
+    names = [(f"{prefix}.index", prefix) for _, prefix in FILES.values()]
+    for name, prefix in (*names, *FILES.values()):
+        if (directory / name).is_file():
+            return directory / prefix
     indexes = list(directory.glob("*.index"))
     return indexes[0].with_suffix("") if len(indexes) == 1 else None
 
