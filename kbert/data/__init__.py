@@ -2,6 +2,16 @@
 
 from kbert.data.classification import classification_dataset
 from kbert.data.columns import read_columns
+from kbert.data.documents import read_documents
+from kbert.data.masked_lm import masked_lm_dataset
+from kbert.data.sentences import split_sentences
 from kbert.data.tokenizer import Tokenizer
 
-__all__ = ["Tokenizer", "classification_dataset", "read_columns"]
+__all__ = [
+    "Tokenizer",
+    "classification_dataset",
+    "masked_lm_dataset",
+    "read_columns",
+    "read_documents",
+    "split_sentences",
+]
