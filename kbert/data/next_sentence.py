@@ -4,6 +4,7 @@ Since the tokens of a corpus lie end to end, a segment is a range of them. No
 token is copied or looked at here.
 """
 
+from array import array
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -87,7 +88,7 @@ def next_sentence_pairs(
             "one sentence each"
         )
     tokens, documents = corpus.sentences.tolist(), corpus.documents.tolist()
-    bounds, labels = [], []
+    bounds, labels = array("q"), []
     lean = 0  # random pairs so far less the others
     for document in range(num_documents):
         sentence, end = documents[document : document + 2]
@@ -112,7 +113,7 @@ def next_sentence_pairs(
                 second = (tokens[middle], tokens[stop])
                 sentence = stop
             lean += 1 if is_random else -1
-            bounds.append((*first, *second))
+            bounds.extend((*first, *second))
             labels.append(is_random)
     return _segments(corpus, bounds, labels, room, rng)
 
@@ -144,7 +145,7 @@ def sentence_order_pairs(
         Lan et al., 2019, https://arxiv.org/abs/1909.11942, section 3.1
     """
     tokens, documents = corpus.sentences.tolist(), corpus.documents.tolist()
-    bounds, labels = [], []
+    bounds, labels = array("q"), []
     for sentence, end in pairwise(documents):
         while sentence < end:
             target = _target(room, rng, short_probability)
@@ -160,7 +161,7 @@ def sentence_order_pairs(
                 continue
             is_swapped = rng.random() < 0.5
             pair = (start, middle, middle, last)
-            bounds.append((*pair[2:], *pair[:2]) if is_swapped else pair)
+            bounds.extend((*pair[2:], *pair[:2]) if is_swapped else pair)
             labels.append(is_swapped)
     if not bounds:
         raise ValueError(
@@ -194,16 +195,19 @@ def full_sentences(corpus: Corpus, room: int, sep_token_id: int) -> Segments:
     ends = corpus.sentences + np.searchsorted(borders, corpus.sentences)
     # A separator is a sentence of its own here.
     ends = np.union1d(ends, separators + 1).tolist()
-    cuts = [0]
-    while cuts[-1] < len(ids):
-        cuts.append(ends[bisect_right(ends, cuts[-1] + room) - 1])
-    starts, stops = np.array(cuts[:-1]), np.array(cuts[1:])
-    # None is needed at either end of a sequence.
-    starts += np.isin(starts, separators)
+    separates = set(separators.tolist())
+    starts, stops, position = [], [], 0
+    while position < len(ids):
+        position += position in separates  # none at the front is needed
+        starts.append(position)
+        position = ends[bisect_right(ends, position + room) - 1]
+        stops.append(position)
+    # Nor at the back.
+    stops = np.array(stops)
     stops -= np.isin(stops - 1, separators)
-    bounds = np.stack([starts, stops, stops, stops], axis=1)
+    bounds = np.stack([np.array(starts), stops, stops, stops], axis=1)
     return Segments(
-        bounds=bounds[starts < stops],
+        bounds=bounds,
         labels=None,
         corpus=replace(corpus, ids=ids, word_starts=word_starts),
     )
@@ -229,7 +233,7 @@ def _middle(start: int, stop: int, rng: np.random.Generator) -> int:
 
 def _segments(
     corpus: Corpus,
-    bounds: list[tuple[int, ...]],
+    bounds: array,
     labels: list[bool],
     room: int,
     rng: np.random.Generator,

@@ -17,7 +17,7 @@ _ENDS = re.compile(
     "|[\u3002\uff01\uff1f\uff61]++[\"'\u201d\u2019\u300d\u300f\uff09\u3011]*+"
     r"\s*+|\n\s*\n\s*"
 )
-_OPENING = "\"'“”‘’„‚«»‹›([{¿¡-–—*_ "
+_OPENING = ".\"'“”‘’„‚«»‹›([{¿¡-–—*_ "
 _LAST_WORD = re.compile(r"[^\s\"'“‘„«(\[]+\Z")
 # A full stop after these is seldom the end. Single letters (initials, and the
 # last of "U.S." or "z.B.") are told by their form.
@@ -84,7 +84,7 @@ def _is_end(text: str, start: int, end: re.Match) -> bool:
     """Whether a sentence ends at a mark that white space follows."""
     if re.search(r"\n\s*\n", end.group()):
         return True
-    following = text[end.end() : end.end() + 8].lstrip(_OPENING)[:1]
+    following = text[end.end() : end.end() + 16].lstrip(_OPENING)[:1]
     if following.islower():
         return False
     if end["mark"] != ".":
