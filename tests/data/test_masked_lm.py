@@ -14,15 +14,12 @@ needs_data = pytest.mark.skipif(
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PAD, UNK, CLS, SEP, MASK = range(5)
 WORDS = [f"w{i}" for i in range(200)]
-# Each of the words with an odd number has a second piece.
-VOCAB = SPECIAL + WORDS + [f"##{i}" for i in range(200)]
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    pieces = [f"w{i}" for i in range(200)]
     return Tokenizer.from_vocab(
-        [*SPECIAL, *pieces, "##x", "##y"], max_length=512
+        [*SPECIAL, *WORDS, "##x", "##y"], max_length=512
     )
 
 
@@ -242,6 +239,29 @@ def test_templates_of_families(family):
     for x, _, _ in made:
         if "segment_ids" in x:
             assert (x["segment_ids"] == 0).all()
+
+
+@pytest.mark.parametrize("unit", ["word", "span", "ngram"])
+@pytest.mark.parametrize("options", [{}, {"dupe_factor": 1}])
+def test_words_are_masked_whole(tokenizer, unit, options):
+    made, _ = batches(
+        [" ".join(d) for d in documents(200)],
+        tokenizer,
+        unit=unit,
+        max_length=64,
+        pad_to="max",
+        **options,
+    )
+    count = 0
+    for batch in made:
+        ids, where = restored(batch), np.zeros(batch[0]["token_ids"].shape)
+        row, slot = np.nonzero(batch[2])
+        where[row, batch[0]["mask_positions"][row, slot]] = 1
+        # 205 and 206 are `##x` and `##y`.
+        continues = ids[:, 1:] >= 205
+        assert (where[:, 1:] == where[:, :-1])[continues].all()
+        count += where[:, 1:][continues].sum()
+    assert count > 100
 
 
 # Epochs and seeds.

@@ -6,7 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbert.data import Tokenizer
-from kbert.data.mask_units import UNITS, choose_words
+from kbert.data.mask_units import (
+    UNITS,
+    choose_words,
+    find_words,
+    group_words,
+)
 from kbert.data.masking import Masker
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -217,6 +222,18 @@ def test_spans_have_the_lengths_of_the_papers(tokenizer, unit, weights):
         : len(weights)
     ] / len(lengths)
     assert np.abs(shares - weights / weights.sum()).max() < 0.05
+
+
+@pytest.mark.parametrize("unit", ["span", "ngram"])
+def test_spans_end_where_a_sequence_or_segment_does(unit):
+    can_mask = np.ones((500, 8), bool)
+    can_mask[::2, 3] = False  # every other row has two segments
+    words = find_words(can_mask, can_mask)
+    groups = group_words(words, 8, unit, np.random.default_rng(0))
+    segment = np.cumsum((words.first % 8 == 0) | (words.first % 16 == 4))
+    both = np.unique(np.stack([groups, segment]), axis=1)
+    assert both.shape[1] == len(np.unique(groups))
+    assert len(np.unique(groups)) < len(groups)
 
 
 def test_spans_share_one_fate(tokenizer):
