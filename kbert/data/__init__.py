@@ -2,13 +2,19 @@
 
 from kbert.data.classification import classification_dataset
 from kbert.data.columns import read_columns
+from kbert.data.documents import read_documents
+from kbert.data.masked_lm import masked_lm_dataset
 from kbert.data.records import read_records, write_records
+from kbert.data.sentences import split_sentences
 from kbert.data.tokenizer import Tokenizer
 
 __all__ = [
     "Tokenizer",
     "classification_dataset",
+    "masked_lm_dataset",
     "read_columns",
+    "read_documents",
     "read_records",
+    "split_sentences",
     "write_records",
 ]

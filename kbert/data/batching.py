@@ -92,10 +92,20 @@ class BatchOptions:
 
 @dataclass(frozen=True)
 class Batch:
-    """Which examples make one batch, and its padded length in tokens."""
+    """Which examples make one batch, and its padded length in tokens.
+
+    Args:
+        indices: int (B,), numbers of the examples.
+        length: tokens that each is padded to.
+        epoch: number of the epoch.
+        number: of the batch in its epoch. What is drawn for a batch is
+            seeded by the two.
+    """
 
     indices: np.ndarray
     length: int
+    epoch: int = 0
+    number: int = 0
 
 
 def plan_epoch(
@@ -140,8 +150,13 @@ def plan_epoch(
     if options.shuffle:
         groups = [groups[i] for i in rng.permutation(len(groups))]
     return [
-        Batch(group, _padded_length(int(lengths[group].max()), options))
-        for group in groups
+        Batch(
+            group,
+            _padded_length(int(lengths[group].max()), options),
+            epoch=epoch,
+            number=number,
+        )
+        for number, group in enumerate(groups)
     ]
 
 
@@ -190,11 +205,12 @@ class ArraySpec:
 
     Args:
         shape: sizes, with "B" for the batch size and "S" for the padded
-            length, which may differ from batch to batch.
+            length, which may differ from batch to batch; None for another
+            size that may differ.
         dtype: name of the dtype.
     """
 
-    shape: tuple[int | str, ...]
+    shape: tuple[int | str | None, ...]
     dtype: str
 
 

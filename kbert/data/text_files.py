@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from kbert.data.texts import check_string, short_repr
+from kbert.data.texts import check_text, short_repr
 
 
 def read_texts(texts: Iterable[Any] | os.PathLike) -> Iterator[str]:
@@ -42,7 +42,7 @@ def read_texts(texts: Iterable[Any] | os.PathLike) -> Iterator[str]:
             yield from _read_lines(Path(text))
             continue
         if not isinstance(text, str) or not text.isascii():
-            check_string(text, f"texts[{index}]")
+            check_text(text, f"texts[{index}]")
         # A list of names would otherwise be a corpus of names.
         if index == 0 and os.path.isfile(text):
             raise ValueError(

@@ -25,10 +25,10 @@ def check_texts(texts: Texts, name: str) -> list[str]:
             string.
         ValueError: A string holds half of a surrogate pair.
     """
-    items = _as_list(texts, name)
+    items = as_list(texts, name)
     for index, item in enumerate(items):
         if not isinstance(item, str) or not item.isascii():
-            check_string(item, f"{name}[{index}]")
+            check_text(item, f"{name}[{index}]")
     return items
 
 
@@ -48,7 +48,7 @@ def check_words(texts: Texts, name: str) -> list[list[str]]:
     """
     return [
         check_texts(words, f"{name}[{index}]")
-        for index, words in enumerate(_as_list(texts, name))
+        for index, words in enumerate(as_list(texts, name))
     ]
 
 
@@ -74,8 +74,16 @@ def short_repr(value: object) -> str:
     return text if len(text) <= 200 else f"{text[:200]}…"
 
 
-def _as_list(texts: Texts, name: str) -> list:
-    """Lists the items of a sequence that has one dimension and an order."""
+def as_list(texts: Texts, name: str) -> list:
+    """Lists the items of a sequence that has one dimension and an order.
+
+    Args:
+        texts: The sequence.
+        name: What the caller names it, for the message.
+
+    Raises:
+        TypeError: It is one string, or has no order or more dimensions.
+    """
     is_sequence = (
         hasattr(texts, "__len__")
         and hasattr(texts, "__getitem__")
@@ -92,8 +100,17 @@ def _as_list(texts: Texts, name: str) -> list:
     return texts.tolist() if isinstance(texts, np.ndarray) else list(texts)
 
 
-def check_string(item: object, name: str) -> None:
-    """Refuses what is no string, and strings that are no Unicode text."""
+def check_text(item: object, name: str) -> None:
+    """Refuses what is no string, and strings that are no Unicode text.
+
+    Args:
+        item: One text.
+        name: What the caller names it, for the message.
+
+    Raises:
+        TypeError: It is no string.
+        ValueError: It holds half of a surrogate pair.
+    """
     if not isinstance(item, str):
         raise TypeError(
             "Expected every text to be a string: drop or fill missing values, "

@@ -294,3 +294,9 @@ def test_no_tuning_thread_holds_up_the_end_of_an_epoch():
         BatchOptions(batch_size=1, max_length=4),
     )
     assert dataset.options().autotune.enabled is False
+
+
+def test_batches_are_numbered():
+    lengths, options = case([5] * 10, shuffle=True)
+    plan = plan_epoch(lengths, options, epoch=2)
+    assert [(b.epoch, b.number) for b in plan] == [(2, 0), (2, 1), (2, 2)]

@@ -1,0 +1,133 @@
+"""Words, spans and n-grams of a batch, and which of them are chosen."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+UNITS = ("token", "word", "span", "ngram")
+
+
+def _shares(weights: np.ndarray) -> np.ndarray:
+    return weights / weights.sum()
+
+
+# How many words in a row are masked together, from one on. SpanBERT's
+# geometric lengths (p = 0.2, at most 10) and ALBERT's n-grams (1 / n, at
+# most 3).
+_WORDS_IN_A_ROW = {
+    "span": _shares(0.2 * 0.8 ** np.arange(10)),
+    "ngram": _shares(1 / np.arange(1, 4)),
+}
+
+
+@dataclass(frozen=True)
+class Words:
+    """What is masked whole, in the order of the batch.
+
+    Attributes:
+        of: int, for each maskable token, the number of its word.
+        first: int (W,), the first token's index in the flattened batch.
+        size: int (W,), tokens.
+    """
+
+    of: np.ndarray
+    first: np.ndarray
+    size: np.ndarray
+
+
+def find_words(can_mask: np.ndarray, starts: np.ndarray) -> Words:
+    """Find the words of a batch.
+
+    Args:
+        can_mask: bool (B, S), which tokens are in a word.
+        starts: bool (B, S), which begin one.
+
+    Returns:
+        `Words`.
+    """
+    of = np.cumsum(starts[can_mask]) - 1
+    first = np.flatnonzero(starts)
+    return Words(of, first, np.bincount(of, minlength=len(first)))
+
+
+def group_words(
+    words: Words, length: int, unit: str, rng: np.random.Generator
+) -> np.ndarray:
+    """Number words so that those chosen as one share a number.
+
+    All words are cut into rows of random lengths, and again wherever a
+    sequence or a run of ordinary tokens ends.
+
+    Args:
+        words: W words.
+        length: S.
+        unit: one of `UNITS`.
+        rng: what draws.
+
+    Returns:
+        Int (W,), ascending.
+    """
+    num_words = len(words.first)
+    if unit not in _WORDS_IN_A_ROW:
+        return np.arange(num_words)
+    shares = _WORDS_IN_A_ROW[unit]
+    lengths = 1 + rng.choice(len(shares), num_words, p=shares)
+    ends = np.cumsum(lengths)
+    starts = words.first % length == 0
+    starts[ends[ends < num_words]] = True
+    starts[1:] |= words.first[1:] != (words.first + words.size)[:-1]
+    return np.cumsum(starts)
+
+
+def choose_words(
+    rows: np.ndarray,
+    sizes: np.ndarray,
+    groups: np.ndarray,
+    budget: np.ndarray,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Choose words at random until each row's budget of tokens is spent.
+
+    As if every row went through its groups in random order, and took of each
+    the words from the first on that still fit. Each turn of the loop does so
+    in all rows at once, up to the first word that does not fit.
+
+    Args:
+        rows: int (W,), ascending.
+        sizes: int (W,), tokens.
+        groups: int (W,), ascending, from 0 or 1 on.
+        budget: int (B,), tokens.
+        rng: what draws.
+
+    Returns:
+        Bool (W,).
+    """
+    is_chosen = np.zeros(len(rows), bool)
+    if not len(rows):
+        return is_chosen
+    score = rng.random(groups[-1] + 1)[groups]
+    # Stable, so words of a group stay in order.
+    left = np.lexsort((score, rows))
+    budget = budget.copy()
+    while len(left):
+        # Of each group, what is before the first word that cannot fit.
+        too_many = _running_sums(sizes[left] > budget[rows[left]], groups[left])
+        left = left[too_many == 0]
+        total = _running_sums(sizes[left], rows[left])
+        fits = total <= budget[rows[left]]
+        taken = left[fits]
+        is_chosen[taken] = True
+        budget -= np.bincount(
+            rows[taken], sizes[taken], minlength=len(budget)
+        ).astype(np.int64)
+        is_begun = np.zeros(groups[-1] + 1, bool)
+        is_begun[groups[taken]] = True
+        left = left[~fits & ~is_begun[groups[left]]]
+    return is_chosen
+
+
+def _running_sums(values: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Sum non-negative values up to each, anew where the key changes."""
+    total = np.cumsum(values)
+    is_first = np.diff(keys, prepend=-1) != 0
+    return total - np.maximum.accumulate(np.where(is_first, total - values, 0))

@@ -1,0 +1,196 @@
+"""Which tokens of a batch are masked, and what stands in their place."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from kbert.data.mask_units import (
+    Words,
+    choose_words,
+    find_words,
+    group_words,
+)
+from kbert.data.tokenizer import Tokenizer
+
+# Of the chosen tokens: share that becomes the mask token, and share that
+# becomes another one. The rest stay as they are.
+_MASK_SHARE, _RANDOM_SHARE = 0.8, 0.1
+
+
+@dataclass(frozen=True)
+class MaskedTokens:
+    """A batch of B sequences with P slots for masked tokens.
+
+    Attributes:
+        token_ids: int32 (B, S), with masks in it.
+        positions: int32 (B, P), where the chosen tokens are, ascending; 0 in
+            unused slots.
+        labels: int32 (B, P), the tokens that were there; 0 in unused slots.
+        weights: float32 (B, P), 1 in used slots and 0 in unused ones.
+    """
+
+    token_ids: np.ndarray
+    positions: np.ndarray
+    labels: np.ndarray
+    weights: np.ndarray
+
+
+class Masker:
+    """Chooses tokens of a batch and corrupts them, as BERT's pretraining does.
+
+    Of the ordinary tokens of a sequence, `probability` are chosen: exactly
+    so on average, rounded up or down at random in each, and at least one.
+    Special tokens, the unknown token and padding never are. Of the chosen,
+    80 % become the mask token, 10 % any ordinary token and 10 % stay. Every
+    step is one numpy operation on the whole batch.
+
+    Args:
+        tokenizer: of the model.
+        probability: share of the ordinary tokens to choose.
+        unit: what is chosen as one: "token"; "word", all tokens of a word,
+            by the tokenizer's own rules; "span", up to 10 words in a row, as
+            many as SpanBERT's, which share one fate, mask, other or same;
+            "ngram", 1 to 3 words, as ALBERT does. What does not fit into the
+            sequence's number of chosen tokens any more is passed over; a
+            span or n-gram loses its last words first.
+
+    Raises:
+        ValueError: if the tokenizer has no ordinary token.
+
+    References:
+        Devlin et al., 2018, https://arxiv.org/abs/1810.04805, section 3.1;
+        Joshi et al., 2019, https://arxiv.org/abs/1907.10529, section 3.1;
+        Lan et al., 2019, https://arxiv.org/abs/1909.11942, section 4.1
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        probability: float = 0.15,
+        unit: str = "token",
+    ):
+        """See the class."""
+        ids = set(tokenizer.get_vocab().values())
+        ids -= set(tokenizer.special_token_ids)
+        if not ids:
+            raise ValueError(
+                "Masking needs a vocabulary with ordinary tokens. Received: "
+                f"{tokenizer!r} with special ones only"
+            )
+        self.probability = probability
+        self.unit = unit
+        self._ordinary_ids = np.array(sorted(ids), np.int32)
+        self._is_ordinary = np.zeros(tokenizer.vocab_size, bool)
+        self._is_ordinary[self._ordinary_ids] = True
+        self._mask_token_id = tokenizer.mask_token_id
+
+    def num_slots(self, length: int) -> int:
+        """Return P for sequences of `length` tokens, specials included."""
+        # Rounded, or 0.15 * 20 could be above 3.
+        return math.ceil(round(self.probability * length, 6))
+
+    def __call__(
+        self,
+        token_ids: np.ndarray,
+        word_starts: np.ndarray | None,
+        rng: np.random.Generator,
+        *,
+        num_slots: int,
+        limits: np.ndarray | int | None = None,
+    ) -> MaskedTokens:
+        """Mask a batch.
+
+        Args:
+            token_ids: int32 (B, S), padded.
+            word_starts: bool (B, S), whether a word starts there; None with
+                the unit "token". The first token after a special one starts
+                a word in any case.
+            rng: what draws.
+            num_slots: P. No sequence has more masks.
+            limits: (B,), most masks in each sequence, at most P; None for P.
+
+        Returns:
+            A `MaskedTokens`; `token_ids` is not changed.
+        """
+        limits = np.broadcast_to(
+            num_slots if limits is None else limits, len(token_ids)
+        )
+        can_mask = self._is_ordinary[token_ids]
+        words, budget = self._words(can_mask, word_starts, limits, rng)
+        groups = group_words(words, token_ids.shape[1], self.unit, rng)
+        is_chosen = choose_words(
+            words.first // token_ids.shape[1], words.size, groups, budget, rng
+        )
+        which = is_chosen[words.of]
+        index = np.flatnonzero(can_mask)[which]
+        fate = groups[words.of[which]] if self.unit == "span" else None
+        return self._corrupt(token_ids, index, fate, num_slots, rng)
+
+    def _words(
+        self,
+        can_mask: np.ndarray,
+        word_starts: np.ndarray | None,
+        limits: np.ndarray,
+        rng: np.random.Generator,
+    ) -> tuple[Words, np.ndarray]:
+        """Find the words, and decide how many tokens each row gives."""
+        num_rows, length = can_mask.shape
+        starts = can_mask.copy()
+        if word_starts is not None:
+            starts[:, 1:] &= word_starts[:, 1:] | ~can_mask[:, :-1]
+        words = find_words(can_mask, starts)
+        smallest = np.full(num_rows, length + 1)
+        np.minimum.at(smallest, words.first // length, words.size)
+        num_tokens = can_mask.sum(axis=1)
+        is_short = (num_tokens > 0) & (smallest > limits)
+        if is_short.any():
+            # Not even one word fits into the slots: there, tokens are words.
+            starts[is_short] = can_mask[is_short]
+            words = find_words(can_mask, starts)
+            smallest[is_short] = 1
+        budget = np.floor(self.probability * num_tokens + rng.random(num_rows))
+        budget = np.minimum(np.maximum(budget, smallest), limits)
+        return words, np.where(num_tokens > 0, budget, 0).astype(np.int64)
+
+    def _corrupt(
+        self,
+        token_ids: np.ndarray,
+        index: np.ndarray,
+        fate: np.ndarray | None,
+        num_slots: int,
+        rng: np.random.Generator,
+    ) -> MaskedTokens:
+        """Replace the tokens at `index` of the flattened batch.
+
+        Tokens with the same number in `fate` become the same kind of thing;
+        None for one number each.
+        """
+        num_rows, length = token_ids.shape
+        flat = token_ids.ravel()
+        labels = flat[index]
+        if fate is None:
+            draw = rng.random(len(index))
+        else:
+            draw = rng.random(len(flat) + 1)[fate]
+        new = np.where(draw < _MASK_SHARE, self._mask_token_id, labels)
+        is_random = (draw >= _MASK_SHARE) & (draw < _MASK_SHARE + _RANDOM_SHARE)
+        new[is_random] = rng.choice(self._ordinary_ids, is_random.sum())
+        corrupted = flat.copy()
+        corrupted[index] = new
+        rows = index // length
+        counts = np.bincount(rows, minlength=num_rows)
+        slots = np.arange(len(index)) - (np.cumsum(counts) - counts)[rows]
+
+        def in_slots(values: np.ndarray | int, dtype: str) -> np.ndarray:
+            array = np.zeros((num_rows, num_slots), dtype)
+            array[rows, slots] = values
+            return array
+
+        return MaskedTokens(
+            token_ids=corrupted.reshape(token_ids.shape),
+            positions=in_slots(index % length, "int32"),
+            labels=in_slots(labels, "int32"),
+            weights=in_slots(1, "float32"),
+        )

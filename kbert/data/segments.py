@@ -1,0 +1,132 @@
+"""Model inputs of a batch, out of ranges of a corpus' tokens."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kbert.data.next_sentence import Segments
+from kbert.data.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Template:
+    """The special tokens of a sequence: [CLS] A [SEP], or with B [SEP].
+
+    Attributes:
+        cls_token_id: first token.
+        sep_token_id: last token of each segment.
+        pad_token_id: fills short rows.
+        num_between: [SEP] tokens between A and B: 1, or RoBERTa's 2.
+        second_segment: segment id of B and what follows it.
+    """
+
+    cls_token_id: int
+    sep_token_id: int
+    pad_token_id: int
+    num_between: int
+    second_segment: int
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> "Template":
+        """Read the template of a tokenizer.
+
+        Raises:
+            ValueError: if it is none of the above.
+        """
+        single, pair = tokenizer.encode(""), tokenizer.encode("", "")
+        first, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
+        num_between = len(pair.ids) - 2
+        if single.ids != [first, sep] or pair.ids != [
+            first,
+            *[sep] * (num_between + 1),
+        ]:
+            raise ValueError(
+                "Expected a tokenizer that puts [CLS] before and [SEP] after "
+                f"a text. Received: {single.tokens} and {pair.tokens} for "
+                "empty texts"
+            )
+        return cls(
+            first,
+            sep,
+            tokenizer.pad_token_id,
+            num_between,
+            pair.type_ids[-1],
+        )
+
+    def num_special(self, is_pair: bool) -> int:
+        """Return how many special tokens a sequence has."""
+        return 2 + self.num_between * is_pair
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Padded rows of a batch.
+
+    Attributes:
+        token_ids: int32 (B, S).
+        segment_ids: int32 (B, S).
+        padding_mask: int32 (B, S), 1 = real token.
+        word_starts: bool (B, S), or None if the corpus has none.
+    """
+
+    token_ids: np.ndarray
+    segment_ids: np.ndarray
+    padding_mask: np.ndarray
+    word_starts: np.ndarray | None
+
+
+class SegmentRows:
+    """Writes out sequences of segments.
+
+    Args:
+        segments: N sequences.
+        template: their special tokens.
+
+    Attributes:
+        lengths: int64 (N,), tokens of each, special ones included.
+    """
+
+    def __init__(self, segments: Segments, template: Template):
+        """See the class."""
+        self._corpus = segments.corpus
+        self._template = template
+        self._is_pair = segments.labels is not None
+        self._starts = segments.bounds[:, ::2]
+        self._sizes = segments.bounds[:, 1::2] - self._starts
+        self.lengths = self._sizes.sum(axis=1) + template.num_special(
+            self._is_pair
+        )
+
+    def __call__(self, indices: np.ndarray, length: int) -> Rows:
+        """Return rows of the sequences `indices`, padded to `length`."""
+        template = self._template
+        column = np.arange(length)
+        starts, sizes = self._starts[indices], self._sizes[indices]
+        end = self.lengths[indices, None]
+        is_real = column < end
+        token_ids = np.where(
+            is_real, template.sep_token_id, template.pad_token_id
+        ).astype(np.int32)
+        token_ids[:, 0] = template.cls_token_id
+        segment_ids = np.zeros_like(token_ids)
+        all_starts = self._corpus.word_starts
+        word_starts = np.zeros(token_ids.shape, bool)
+        begin = np.ones((len(indices), 1), np.int64)
+        for part in range(1 + self._is_pair):
+            size = sizes[:, part, None]
+            where = (column >= begin) & (column < begin + size)
+            source = (starts[:, part, None] - begin + column)[where]
+            token_ids[where] = self._corpus.ids[source]
+            if all_starts is not None:
+                word_starts[where] = all_starts[source]
+            if part:
+                segment_ids[(column >= begin) & is_real] = (
+                    template.second_segment
+                )
+            begin = begin + size + template.num_between
+        return Rows(
+            token_ids,
+            segment_ids,
+            is_real.astype(np.int32),
+            None if all_starts is None else word_starts,
+        )
