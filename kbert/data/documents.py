@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kbert.data.sentences import cut_long, split_sentences
+from kbert.data.text_files import read_lines
 from kbert.data.texts import check_text, check_texts, short_repr
 
 _JSON_LINES = (".jsonl", ".ndjson")
@@ -120,7 +121,8 @@ class _Reader:
     def _file(self, path: Path) -> Iterator[list[str]]:
         document: list[str] = []
         is_json = path.suffix.lower() in _JSON_LINES
-        for number, line in self._lines(path):
+        for number, line in read_lines(path, self._errors):
+            line = line.strip()
             if is_json:
                 if line:
                     name = f"line {number} of {str(path)!r}"
@@ -133,26 +135,6 @@ class _Reader:
                 yield document
                 document = []
         yield document
-
-    def _lines(self, path: Path) -> Iterator[tuple[int, str]]:
-        """Yield numbers from 1 and lines without white space around them."""
-        position = 0
-        with open(path, "rb") as file:
-            for number, raw in enumerate(file, 1):
-                try:
-                    # `utf-8-sig` drops the mark that some editors put first.
-                    line = raw.decode(
-                        "utf-8-sig" if number == 1 else "utf-8", self._errors
-                    )
-                except UnicodeDecodeError as error:
-                    raise ValueError(
-                        f"Byte {position + error.start} of the file, in line "
-                        f"{number}, is no UTF-8. Convert the file, or pass "
-                        "errors='replace'. Received: "
-                        f"{raw[error.start : error.end]!r} in {str(path)!r}"
-                    ) from error
-                position += len(raw)
-                yield number, line.strip()
 
     def _json_text(self, line: str, name: str) -> str:
         try:

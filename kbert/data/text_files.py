@@ -39,7 +39,7 @@ def read_texts(texts: Iterable[Any] | os.PathLike) -> Iterator[str]:
         )
     for index, text in enumerate(texts):
         if isinstance(text, os.PathLike):
-            yield from _read_lines(Path(text))
+            yield from (line for _, line in read_lines(Path(text)))
             continue
         if not isinstance(text, str) or not text.isascii():
             check_text(text, f"texts[{index}]")
@@ -52,15 +52,33 @@ def read_texts(texts: Iterable[Any] | os.PathLike) -> Iterator[str]:
         yield text
 
 
-def _read_lines(path: Path) -> Iterator[str]:
-    """Yields the lines of a file in UTF-8, without their ends."""
+def read_lines(path: Path, errors: str = "strict") -> Iterator[tuple[int, str]]:
+    """Yields the lines of a file in UTF-8, without their ends.
+
+    Args:
+        path: The file.
+        errors: "strict", or "replace" to put U+FFFD for bytes that are no
+            UTF-8.
+
+    Yields:
+        The number of a line, from 1, and the line.
+
+    Raises:
+        ValueError: The file is not UTF-8.
+    """
+    position = 0
     with open(path, "rb") as file:
-        for number, line in enumerate(file, start=1):
+        for number, raw in enumerate(file, start=1):
             try:
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                # `utf-8-sig` drops the mark that some editors put first.
+                line = raw.decode(
+                    "utf-8-sig" if number == 1 else "utf-8", errors
+                )
             except UnicodeDecodeError as error:
                 raise ValueError(
-                    f"Expected text in UTF-8, but line {number} is not: "
-                    f"{error}. Received: path={os.fspath(path)!r}"
+                    f"Byte {position + error.start} of the file, in line "
+                    f"{number}, is no UTF-8: convert the file. Received: "
+                    f"{raw[error.start : error.end]!r} in {str(path)!r}"
                 ) from error
-            yield text.removesuffix("\n").removesuffix("\r")
+            position += len(raw)
+            yield number, line.removesuffix("\n").removesuffix("\r")

@@ -349,7 +349,7 @@ def test_half_a_surrogate_pair(model):
 def test_invalid_files(model, tmp_path):
     path = tmp_path / "latin.txt"
     path.write_bytes("fine\nna\u00efve\n".encode("latin-1"))
-    with pytest.raises(ValueError, match="line 2 is not.*latin.txt'$"):
+    with pytest.raises(ValueError, match="line 2, is no UTF-8.*latin.txt'$"):
         train(path, model=model)
     with pytest.raises(FileNotFoundError):
         train([tmp_path / "none.txt"], model=model)
