@@ -13,6 +13,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from kbert.checkpoints.memory import to_tensor
+
 
 @dataclasses.dataclass(frozen=True)
 class Row:
@@ -240,7 +242,9 @@ def load_tensors(
     for path, variable in wanted.items():
         row = row_of[path]
         array = row.convert(source.read(names[row.tensor]))
-        variable.assign(array.reshape(variable.shape) if row.reshape else array)
+        if row.reshape:
+            array = array.reshape(variable.shape)
+        variable.assign(to_tensor(array))
     return LoadReport(
         source=source.location,
         loaded=tuple(names[row_of[path].tensor] for path in wanted),
