@@ -1,7 +1,10 @@
 """Memory that goes from a file to a variable with one copy."""
 
+import collections
 import math
 import mmap
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import keras
@@ -11,6 +14,9 @@ import numpy as np
 # Rows that become columns at once: the lines of memory they are written to
 # stay in the processor's cache. It halves the time of a transposition.
 _STRIP = 16
+# The rest is mostly the system making pages, which two threads share.
+_THREADS = 2
+_AHEAD = 8  # arrays; few, since not every backend keeps the copies
 
 
 def zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
@@ -26,10 +32,29 @@ def zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     return np.ndarray(shape, dtype, pages)
 
 
-def to_tensor(array: np.ndarray) -> Any:
-    """Copy an array, of any strides, to a tensor of the backend."""
+def to_tensors(arrays: Iterable[np.ndarray]) -> Iterator[Any]:
+    """Copy arrays to tensors of the backend.
+
+    Args:
+        arrays: of any strides; taken one by one, a few ahead of the tensors.
+
+    Yields:
+        The tensor of each array, in the same order.
+    """
+    with ThreadPoolExecutor(_THREADS) as pool:
+        waiting = collections.deque()
+        for array in arrays:
+            waiting.append(pool.submit(_copy_to_lend, array))
+            if len(waiting) > _AHEAD:
+                yield _to_tensor(waiting.popleft().result())
+        for copy in waiting:
+            yield _to_tensor(copy.result())
+
+
+def _copy_to_lend(array: np.ndarray) -> np.ndarray:
+    """Copy an array to memory of `zeros`, unless it can not be lent."""
     if not _can_lend(array.dtype):
-        return keras.ops.convert_to_tensor(array)
+        return array
     copy = zeros(array.shape, array.dtype.newbyteorder("="))
     if array.ndim == 2 and array.flags.f_contiguous:
         for start in range(0, array.shape[1], _STRIP):
@@ -37,7 +62,13 @@ def to_tensor(array: np.ndarray) -> Any:
             copy[:, strip] = array[:, strip]
     else:
         copy[...] = array
-    return _lend(copy)
+    return copy
+
+
+def _to_tensor(copy: np.ndarray) -> Any:
+    if _can_lend(copy.dtype):
+        return _lend(copy)
+    return keras.ops.convert_to_tensor(copy)
 
 
 def _can_lend(dtype: np.dtype) -> bool:

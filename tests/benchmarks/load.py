@@ -37,9 +37,9 @@ def loader(peer, source):
 
         def load():
             model = transformers.BertModel.from_pretrained(source)
-            # Its tensors are views of the file until they are read.
+            # Its tensors are views of the file: read a number of each page.
             for parameter in model.parameters():
-                parameter.detach().abs().sum()
+                parameter.detach().flatten()[::1024].sum()
             return model
 
         return load

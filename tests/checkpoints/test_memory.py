@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from kbert.checkpoints.memory import Unwritten, to_tensor, zeros
+from kbert.checkpoints.memory import Unwritten, to_tensors, zeros
 
 TENSORFLOW = keras.backend.backend() == "tensorflow"
 
@@ -17,6 +17,11 @@ TENSORFLOW = keras.backend.backend() == "tensorflow"
 def numbers(shape, dtype="float32"):
     rng = np.random.default_rng(0)
     return rng.normal(size=shape).astype(dtype)
+
+
+def only(items):
+    (item,) = items
+    return item
 
 
 def resident_mib() -> float:
@@ -61,7 +66,7 @@ def test_zeros(shape, dtype):
 def test_tensor_of_an_array(array):
     if not TENSORFLOW and not array.dtype.isnative:
         array = array.astype("f4")
-    tensor = to_tensor(array)
+    tensor = only(to_tensors([array]))
     assert ops.is_tensor(tensor)
     assert keras.backend.standardize_dtype(tensor.dtype) == array.dtype.name
     np.testing.assert_array_equal(
@@ -73,16 +78,43 @@ def test_tensor_of_an_array(array):
 def test_tensor_is_a_copy():
     array = numbers((200, 300))
     before = array.copy()
-    tensor = to_tensor(array)
+    tensor = only(to_tensors([array]))
     ops.convert_to_numpy(tensor)  # JAX copies in the background until then
     array[...] = 0
     np.testing.assert_array_equal(ops.convert_to_numpy(tensor), before)
 
 
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 50])
+def test_order_of_tensors(count):
+    taken = []
+
+    def arrays():
+        for i in range(count):
+            taken.append(i)
+            # The later, the sooner done.
+            yield np.full((2 * (count - i), 300), i, "float32").T
+
+    for i, tensor in enumerate(to_tensors(arrays())):
+        assert len(taken) <= i + 20, "the rest would fill the memory"
+        np.testing.assert_array_equal(
+            ops.convert_to_numpy(tensor), np.full((300, 2 * (count - i)), i)
+        )
+    assert len(taken) == count
+
+
+def test_error_of_the_reader_comes_through():
+    def arrays():
+        yield np.zeros(3)
+        raise ValueError("damaged")
+
+    with pytest.raises(ValueError, match="damaged"):
+        list(to_tensors(arrays()))
+
+
 @pytest.mark.skipif(not TENSORFLOW, reason="elsewhere nothing is lent")
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_training_leaves_lent_memory(jit_compile):
-    tensor = to_tensor(numbers((30, 20)))
+    tensor = only(to_tensors([numbers((30, 20))]))
     before = np.array(tensor)
     layer = keras.layers.Dense(20, use_bias=False)
     model = keras.Sequential([keras.Input((30,)), layer])
