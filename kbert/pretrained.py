@@ -8,6 +8,7 @@ import keras
 
 from kbert.checkpoints.checkpoint import Checkpoint
 from kbert.checkpoints.mapping import LoadReport
+from kbert.checkpoints.memory import Unwritten
 from kbert.config import EncoderConfig
 from kbert.layers.initializers import no_random_values
 from kbert.models import (
@@ -399,7 +400,7 @@ def _empty_encoder(
     config: EncoderConfig, dtype: str | keras.DTypePolicy | None
 ) -> keras.Model:
     """An encoder whose every weight waits to be loaded."""
-    with no_random_values():
+    with no_random_values(Unwritten()):
         return build_encoder(config, dtype=dtype)
 
 

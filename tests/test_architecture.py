@@ -36,7 +36,7 @@ MAY_IMPORT = {
     ),
     "checkpoints": (
         {"checkpoints", "config", "hub"},
-        {"ml_dtypes", "numpy", "safetensors", "tensorflow"},
+        {"keras", "ml_dtypes", "numpy", "safetensors", "tensorflow"},
     ),
     "pretrained": (
         {"models", "layers", "checkpoints", "config"},

@@ -13,6 +13,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from kbert.checkpoints.memory import to_tensors
+
 
 @dataclasses.dataclass(frozen=True)
 class Row:
@@ -63,7 +65,7 @@ class TensorSource(Protocol):
         ...
 
     def read(self, name: str) -> np.ndarray:
-        """Read one tensor."""
+        """Return one tensor, perhaps a view of the file; nothing keeps it."""
         ...
 
 
@@ -256,10 +258,13 @@ def load_tensors(
             f"Received: {source.location}"
         )
     _check_shapes(source, wanted, row_of, names)
-    for path, variable in wanted.items():
-        row = row_of[path]
-        array = row.convert(row.cut(source.read(names[row.tensor])))
-        variable.assign(array.reshape(variable.shape) if row.reshape else array)
+    arrays = (
+        _array(source.read(names[row_of[path].tensor]), row_of[path], variable)
+        for path, variable in wanted.items()
+    )
+    tensors = to_tensors(arrays)
+    for variable, tensor in zip(wanted.values(), tensors, strict=True):
+        variable.assign(tensor)
     return LoadReport(
         source=source.location,
         loaded=tuple(
@@ -269,6 +274,12 @@ def load_tensors(
         unused=tuple(names[name] for name in unused),
         ignored=tuple(names[name] for name in no_weights),
     )
+
+
+def _array(array: np.ndarray, row: Row, variable) -> np.ndarray:
+    """A tensor's numbers as the variable has them, in the file's dtype."""
+    array = row.convert(row.cut(array))
+    return array.reshape(variable.shape) if row.reshape else array
 
 
 def _check_complete(source, wanted, row_of, names, unused) -> None:

@@ -1,11 +1,14 @@
 """Reads tensors and configs out of files, and nothing more."""
 
+import dataclasses
 import json
+import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
@@ -31,42 +34,83 @@ class SafetensorsReader:
     def __init__(self, paths: list[Path], location: str):
         """See the class."""
         self.location = location
-        self._files = {}
-        self._shapes: dict[str, tuple[int, ...]] = {}
-        self._dtypes: dict[str, str] = {}
+        self._tensors: dict[str, _Tensor] = {}
         for path in paths:
-            file = _open(path)
-            for name in file.keys():  # noqa: SIM118 (not a dict)
-                if name in self._files:
+            for name, tensor in _read_header(path):
+                if name in self._tensors:
                     raise ValueError(
                         f"Two shards hold the tensor {name!r}. Received: {path}"
                     )
-                self._files[name] = file
-                entry = file.get_slice(name)
-                self._shapes[name] = tuple(entry.get_shape())
-                self._dtypes[name] = entry.get_dtype()
+                self._tensors[name] = tensor
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """Return name → shape of every tensor."""
-        return self._shapes
+        return {name: x.shape for name, x in self._tensors.items()}
 
     def is_float(self, name: str) -> bool:
         """Return whether a tensor holds floats that numpy can read."""
-        return self._dtypes[name] in ("F64", "F32", "F16", "BF16")
+        return self._tensors[name].dtype in ("F64", "F32", "F16", "BF16")
 
     def read(self, name: str) -> np.ndarray:
-        """Read one tensor, in the dtype of the file."""
-        return self._files[name].get_tensor(name)
+        """Return one tensor as a view of the file, in the file's dtype."""
+        tensor = self._tensors[name]
+        if tensor.dtype not in _DTYPES:
+            raise ValueError(
+                f"Expected {name} in one of {', '.join(_DTYPES)}. Received: "
+                f"{tensor.dtype} in {self.location}"
+            )
+        # What was read before would still count as memory of this process.
+        if hasattr(mmap, "MADV_DONTNEED"):
+            tensor.file.madvise(mmap.MADV_DONTNEED)
+        return np.ndarray(
+            tensor.shape, _DTYPES[tensor.dtype], tensor.file, tensor.start
+        )
 
 
-def _open(path: Path) -> Any:
+# As files name them. Their numbers begin with the lowest byte.
+_DTYPES = {
+    "F64": np.dtype("<f8"),
+    "F32": np.dtype("<f4"),
+    "F16": np.dtype("<f2"),
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+    "I64": np.dtype("<i8"),
+    "I32": np.dtype("<i4"),
+    "I16": np.dtype("<i2"),
+    "I8": np.dtype("i1"),
+    "U8": np.dtype("u1"),
+    "BOOL": np.dtype("?"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Tensor:
+    """Where a tensor lies; `start` counts bytes."""
+
+    file: mmap.mmap
+    start: int
+    dtype: str
+    shape: tuple[int, ...]
+
+
+def _read_header(path: Path) -> Iterator[tuple[str, _Tensor]]:
+    """Yield name and place of every tensor of a file."""
     try:
-        return safe_open(path, framework="numpy")
+        # The library holds lengths, offsets and shapes against the file.
+        with safe_open(path, framework="numpy") as checked:
+            names = checked.keys()
     except SafetensorError as error:
         raise ValueError(
             f"Not a complete safetensors file ({error}); download or copy it "
             f"again. Received: {path}"
         ) from error
+    with path.open("rb") as opened:
+        file = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+    length = int.from_bytes(file[:8], "little")
+    header = json.loads(file[8 : 8 + length])
+    for name in names:
+        entry = header[name]
+        start = 8 + length + entry["data_offsets"][0]
+        yield name, _Tensor(file, start, entry["dtype"], tuple(entry["shape"]))
 
 
 # Name of the weights in one file → what reads it. The first there is wins;

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import keras
 
-_SKIPPED = contextvars.ContextVar("skipped", default=False)
+_REPLACEMENT: contextvars.ContextVar[keras.initializers.Initializer | None] = (
+    contextvars.ContextVar("replacement", default=None)
+)
 
 
 def truncated_normal(stddev: float) -> keras.initializers.Initializer:
@@ -15,20 +17,23 @@ def truncated_normal(stddev: float) -> keras.initializers.Initializer:
     A new one for each weight: a Keras initializer draws the same values
     every time it is called.
     """
-    if _SKIPPED.get():
-        return keras.initializers.Zeros()
+    replacement = _REPLACEMENT.get()
+    if replacement is not None:
+        return replacement
     return keras.initializers.TruncatedNormal(stddev=stddev)
 
 
 @contextlib.contextmanager
-def no_random_values() -> Iterator[None]:
-    """Let weights built in this context start at zero.
+def no_random_values(
+    replacement: keras.initializers.Initializer,
+) -> Iterator[None]:
+    """Let weights built in this context start from something else.
 
     For loaders, which replace every one: drawing BERT-base's 110 million
     numbers takes longer than reading them.
     """
-    token = _SKIPPED.set(True)
+    token = _REPLACEMENT.set(replacement)
     try:
         yield
     finally:
-        _SKIPPED.reset(token)
+        _REPLACEMENT.reset(token)

@@ -1,11 +1,12 @@
 """Loading time and memory beside transformers' `from_pretrained`.
 
 A BERT-base checkpoint (110 M parameters, 438 MB) of random weights is written
-once; each load is a process of its own, and the two take turns.
+once; each load is a process of its own, and the peers take turns. "kbert,
+build alone" makes the same model and reads no weights: the floor of a load.
 
     python tests/benchmarks/load.py
 
-needs `pip install -e .[parity]`.
+needs `pip install -e .[parity]` and Linux. Keras' backend is the environment's.
 """
 
 import argparse
@@ -18,45 +19,67 @@ import tempfile
 import time
 from pathlib import Path
 
+PEERS = ("kbert", "kbert, build alone", "transformers")
 
-def peak_mib(reset=False):
-    """Peak resident memory of this process since the last reset (Linux)."""
-    if reset:  # `ru_maxrss` would start at the parent's peak
-        Path("/proc/self/clear_refs").write_text("5")
+
+def memory_mib(field):
+    """`VmHWM`, the peak since the last reset, or `VmRSS`, what is there."""
     status = Path("/proc/self/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+    return int(status.partition(f"{field}:")[2].split()[0]) / 1024
 
 
-def child(peer, source):
-    if peer == "kbert":
-        import keras  # noqa: F401
-        import tensorflow as tf
-
-        import kbert
-
-        tf.zeros(1)  # TensorFlow starts its runtime at the first operation
-        before, start = peak_mib(reset=True), time.perf_counter()
-        model = kbert.load_encoder(source)
-        count = model.count_params()
-    else:
+def loader(peer, source):
+    """Import what a peer needs; return what makes its model."""
+    if peer == "transformers":
         import transformers
 
         transformers.BertModel  # noqa: B018 (imported on access)
-        before, start = peak_mib(reset=True), time.perf_counter()
-        model = transformers.BertModel.from_pretrained(source)
-        # Its tensors are views of the file until they are read.
-        count = sum(
-            int(p.detach().abs().sum() >= 0) * p.numel()
-            for p in model.parameters()
-        )
-    seconds = time.perf_counter() - start
-    result = {"s": seconds, "mib": peak_mib() - before, "parameters": count}
+
+        def load():
+            model = transformers.BertModel.from_pretrained(source)
+            # Its tensors are views of the file: read a number of each page.
+            for parameter in model.parameters():
+                parameter.detach().flatten()[::1024].sum()
+            return model
+
+        return load
+    import keras
+
+    import kbert
+    from kbert.checkpoints.memory import Unwritten
+    from kbert.layers.initializers import no_random_values
+
+    keras.ops.zeros(1)  # backends start their runtime at the first operation
+    if peer == "kbert":
+        return lambda: kbert.load_encoder(source)
+
+    def build():
+        with no_random_values(Unwritten()):
+            return kbert.build_encoder(kbert.families.BERT_BASE)
+
+    return build
+
+
+def child(peer, source):
+    load = loader(peer, source)
+    # `ru_maxrss` would start at the parent's peak.
+    Path("/proc/self/clear_refs").write_text("5")
+    before = memory_mib("VmRSS")
+    result, models = {}, []
+    for turn in ("first", "second"):
+        start, start_cpu = time.perf_counter(), time.process_time()
+        models.append(load())
+        result[turn] = time.perf_counter() - start
+        result[f"{turn} cpu"] = time.process_time() - start_cpu
+        if turn == "first":
+            result["peak"] = memory_mib("VmHWM") - before
+            result["after"] = memory_mib("VmRSS") - before
     print("RESULT " + json.dumps(result), flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--child", nargs=2)
     args = parser.parse_args()
     if args.child:
@@ -68,7 +91,7 @@ def main():
         config = transformers.BertConfig()
         transformers.BertModel(config).save_pretrained(folder)
         size = os.path.getsize(f"{folder}/model.safetensors") / 2**20
-        results = {"kbert": [], "transformers": []}
+        results = {peer: [] for peer in PEERS}
         for _ in range(args.rounds):
             for peer, runs in results.items():
                 command = [sys.executable, __file__, "--child", peer, folder]
@@ -76,12 +99,22 @@ def main():
                 line = done.stdout.rpartition("RESULT ")[2]
                 runs.append(json.loads(line))
     print(f"\n    python tests/benchmarks/load.py --rounds {args.rounds}\n")
-    print("| | seconds | peak memory grows by, times the file |")
-    print("|---|---|---|")
+    print(
+        "| | best s | median s | median CPU s | second load: median s | "
+        "CPU s | memory, times the file: peak | after |"
+    )
+    print("|---" * 8 + "|")
     for peer, runs in results.items():
-        seconds = statistics.median(run["s"] for run in runs)
-        growth = statistics.median(run["mib"] for run in runs) / size
-        print(f"| {peer} | {seconds:.2f} | {growth:.2f} |")
+        median = {
+            key: statistics.median(run[key] for run in runs) for key in runs[0]
+        }
+        cells = [
+            min(run["first"] for run in runs),
+            *(median[k] for k in ("first", "first cpu")),
+            *(median[k] for k in ("second", "second cpu")),
+            *(median[k] / size for k in ("peak", "after")),
+        ]
+        print(f"| {peer} | " + " | ".join(f"{x:.2f}" for x in cells) + " |")
 
 
 if __name__ == "__main__":

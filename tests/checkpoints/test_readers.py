@@ -1,11 +1,13 @@
 """Files, whole and damaged."""
 
 import json
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from refusals import refused
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 from kbert.checkpoints.readers import open_tensors, read_config
 
@@ -153,6 +155,10 @@ def header(content: bytes, length: int | None = None) -> bytes:
 
 
 ONE = '{"a": {"dtype": "%s", "shape": %s, "data_offsets": %s}}'
+TWO = (
+    '{"a": {"dtype": "F32", "shape": [2], "data_offsets": %s}, '
+    '"%s": {"dtype": "F32", "shape": [2], "data_offsets": %s}}'
+)
 
 
 @pytest.mark.parametrize(
@@ -175,6 +181,17 @@ ONE = '{"a": {"dtype": "%s", "shape": %s, "data_offsets": %s}}'
         + b"\0" * 8,
         header((ONE % ("F33", "[2]", "[0, 8]")).encode()) + b"\0" * 8,
         header((ONE % ("F32", "[2]", "[0, 8]")).encode()) + b"\0" * 9,
+        header((ONE % ("F32", "[2]", "[-8, 0]")).encode()) + b"\0" * 8,
+        header((ONE % ("F32", "[2]", "[4, 12]")).encode()) + b"\0" * 12,
+        header((ONE % ("F32", "[2]", "[0.0, 8.0]")).encode()) + b"\0" * 8,
+        header((ONE % ("F32", "[2]", "[8]")).encode()) + b"\0" * 8,
+        header((ONE % ("F32", "[NaN]", "[0, 8]")).encode()) + b"\0" * 8,
+        header((ONE % ("F32", "[2]", "[0, 8]")).encode() + b"{}") + b"\0" * 8,
+        header((TWO % ("[0, 8]", "b", "[4, 12]")).encode()) + b"\0" * 16,
+        header((TWO % ("[0, 8]", "b", "[0, 8]")).encode()) + b"\0" * 16,
+        header((TWO % ("[0, 8]", "b", "[12, 20]")).encode()) + b"\0" * 20,
+        header((TWO % ("[0, 8]", "a", "[8, 16]")).encode()) + b"\0" * 16,
+        header(b'{"a": ' + b"[" * 10**5 + b"]" * 10**5 + b"}"),
         b"PK\x03\x04" + b"\0" * 64,  # a zip, as torch writes
         b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n",
     ],
@@ -183,6 +200,67 @@ def test_garbage(tmp_path, content):
     (tmp_path / "model.safetensors").write_bytes(content)
     with refused(ValueError, "Not a complete safetensors file"):
         open_tensors(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        # As in JSON at large, the last of two entries counts.
+        TWO % ("[8, 16]", "a", "[0, 8]"),
+        # Nothing says that numbers begin at a multiple of their size.
+        ONE % ("F32", "[2]", "[0, 8]") + " " * 3,
+        " " + ONE % ("F32", "[2]", "[0, 8]"),
+        '{"__metadata__": {"a": "b"}, ' + (ONE % ("F32", "[2]", "[0, 8]"))[1:],
+    ],
+)
+def test_header_as_the_library_reads_it(tmp_path, content):
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(header(content.encode()) + bytes(range(8)))
+    assert_holds(open_tensors(tmp_path), load_file(path))
+
+
+@pytest.mark.parametrize("dtype", ["F8_E4M3", "U8", "I32", "BOOL"])
+def test_what_is_no_float(tmp_path, dtype):
+    size = 8 if dtype != "I32" else 2
+    content = ONE % (dtype, f"[{size}]", "[0, 8]")
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(header(content.encode()) + b"\1\0" * 4)
+    reader = open_tensors(tmp_path)
+    assert not reader.is_float("a")
+    if dtype == "F8_E4M3":
+        with refused(ValueError, "Expected a in one of F64, F32, F16, BF16"):
+            reader.read("a")
+    else:
+        assert_holds(reader, load_file(path))
+
+
+def test_file_can_not_be_written_to(tmp_path):
+    save_file(ARRAYS, tmp_path / "model.safetensors")
+    array = open_tensors(tmp_path).read("a")
+    with pytest.raises(ValueError, match="read-only"):
+        array[0, 0] = 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_one_tensor_at_a_time_is_in_memory(tmp_path):
+    mib = 2**20
+    arrays = {str(i): np.full(8 * mib, i + 1, "float32") for i in range(4)}
+    save_file(arrays, tmp_path / "model.safetensors")
+    reader = open_tensors(tmp_path)
+    before = mapped_bytes()
+    views = []  # they stay right while they are out of memory
+    for name, array in arrays.items():
+        views.append(reader.read(name))
+        np.testing.assert_array_equal(views[-1], array)
+        assert mapped_bytes() - before < 48 * mib
+    for view, array in zip(views, arrays.values(), strict=True):
+        np.testing.assert_array_equal(view, array)
+
+
+def mapped_bytes() -> int:
+    """Resident pages of files."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("RssFile:")[2].split()[0]) * 1024
 
 
 def test_no_weights(tmp_path):

@@ -422,6 +422,15 @@ def test_model_is_free_of_its_file(directory):
     assert_same_weights(kbert.load_classifier(GOLDEN), model)
 
 
+def test_model_does_not_live_in_the_file(directory):
+    model = kbert.load_classifier(directory)
+    before = weights(model)
+    path = directory / "model.safetensors"
+    path.write_bytes(b"\0" * path.stat().st_size)
+    for name, array in weights(model).items():
+        np.testing.assert_array_equal(array, before[name])
+
+
 def test_saving_into_the_directory_loaded_from(directory):
     # Written in place, the file would change under the open reader.
     model = kbert.load_classifier(directory)
