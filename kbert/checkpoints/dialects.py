@@ -344,6 +344,8 @@ def _write_deberta(config: EncoderConfig, written: dict[str, Any]) -> None:
         -1 if distance == config.max_positions else distance
     )
     written["pos_att_type"] = ["p2c", "c2p"]
+    if written["cls_dropout"] is None:  # a key that configs have or lack
+        del written["cls_dropout"]
 
 
 DEBERTA_V2 = Dialect(

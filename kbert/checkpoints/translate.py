@@ -248,10 +248,9 @@ def config_to_hf(
         dialect.activation[0]: _THEIR_ACTIVATION.get(
             config.activation, config.activation
         ),
+        key: classifier_dropout,
         "dtype": dtype,
     }
-    if classifier_dropout is not None:
-        written[key] = classifier_dropout
     for theirs, (ours, _) in dialect.fields.items():
         written[theirs] = getattr(config, ours)
     if default is not None and classifier_dropout is None:
