@@ -203,7 +203,7 @@ class FillMask:
         else:
             logits = logits[[mask.position for mask in masks]]
         answers = []
-        scores = softmax(logits[:, self._ids].astype("float32"))
+        scores = softmax(np.take(logits, self._ids, axis=1))
         for mask, row in zip(masks, scores, strict=True):
             chosen = columns.get(_character_before(text, mask))
             best = _best(row, self.top_k, chosen)

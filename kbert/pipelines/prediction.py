@@ -124,4 +124,7 @@ def predict(
 def softmax(logits: np.ndarray) -> np.ndarray:
     """Return probabilities over the last axis, in the logits' dtype."""
     exp = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return exp / exp.sum(axis=-1, keepdims=True)
+    # numpy sums in pairs only along memory: in another layout, 30,000 float32
+    # lose the fifth digit.
+    total = exp.sum(axis=-1, keepdims=True, dtype="float64")
+    return (exp / total).astype(logits.dtype)

@@ -73,6 +73,15 @@ def test_softmax():
     np.testing.assert_array_equal(scores[0, 0], [0.5, 0, 0, 0, 0, 0.5])
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_softmax_of_a_vocabulary_is_exact(order):
+    rng = np.random.default_rng(0)
+    logits = rng.normal(0, 3, (4, 30522)).astype("float32", order=order)
+    exact = np.exp(logits.astype("float64"))
+    exact /= exact.sum(axis=-1, keepdims=True)
+    np.testing.assert_allclose(softmax(logits), exact, rtol=2e-6)
+
+
 @pytest.mark.parametrize(
     "make",
     [
