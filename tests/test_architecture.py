@@ -54,8 +54,9 @@ MAY_IMPORT = {
         {"keras", "keras_hub", "numpy"},
     ),
     "pipelines": (
-        {"models", "layers", "checkpoints", "config", "data", "saving"},
-        {"keras", "numpy"},
+        {"pipelines", "models", "layers", "checkpoints", "config", "data"}
+        | {"saving"},
+        {"keras", "numpy", "tokenizers"},
     ),
 }
 # Importing these takes seconds or half a second, so modules reach for them

@@ -47,7 +47,7 @@ def hub_cache(tmp_path_factory, tiny_config, tiny_tokenizer):
     )
     tokenizer = kbert.Tokenizer(tiny_tokenizer.backend, max_length=512)
     kbert.save_pretrained(
-        kbert.build_encoder(config),
+        kbert.build_pretrainer(kbert.build_encoder(config)),
         repository / "snapshots" / ("0" * 40),
         tokenizer=tokenizer,
     )
@@ -87,6 +87,7 @@ def test_examples_in_docstrings(name, tmp_path, monkeypatch):
 PUBLIC = [
     pytest.param(getattr(owner, name), id=name)
     for owner in (kbert, kbert.layers, kbert.losses, kbert.metrics, kbert.data)
+    + (kbert.pipelines,)
     for name in owner.__all__
     if callable(getattr(owner, name))
 ]

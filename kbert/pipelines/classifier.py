@@ -1,4 +1,4 @@
-"""Raw text in, answers out."""
+"""Labels of texts and of pairs of texts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,13 +7,11 @@ import keras
 import numpy as np
 
 from kbert.checkpoints.translate import placeholder_names
-from kbert.data.batching import BatchOptions, plan_epoch
-from kbert.data.classification import InputBatches, report_truncated
+from kbert.data.classification import report_truncated
 from kbert.data.texts import check_texts
 from kbert.data.tokenizer import Tokenizer
 from kbert.layers import ClassificationHead
-from kbert.models import encoder_config
-from kbert.saving import check_vocabulary
+from kbert.pipelines.prediction import check_options, predict, softmax
 
 ACTIVATIONS = ("softmax", "sigmoid", "linear")
 
@@ -66,13 +64,7 @@ class Classifier:
         max_length: int | None = None,
     ):
         """See the class."""
-        if not isinstance(tokenizer, Tokenizer):
-            raise TypeError(
-                "`tokenizer` must be a kbert.Tokenizer. Received: "
-                f"tokenizer={tokenizer!r}"
-            )
-        config = encoder_config(model)
-        check_vocabulary(tokenizer, config)
+        max_length = check_options(model, tokenizer, batch_size, max_length)
         head = _classification_head(model)
         if activation is None:
             activation = _default_activation(head)
@@ -81,24 +73,12 @@ class Classifier:
                 f"`activation` must be one of {ACTIVATIONS}. Received: "
                 f"activation={activation!r}"
             )
-        longest = min(
-            config.max_positions, tokenizer.max_length or config.max_positions
-        )
-        options = BatchOptions(
-            batch_size=batch_size,
-            max_length=longest if max_length is None else max_length,
-        )
-        if options.max_length > longest:
-            raise ValueError(
-                f"The model takes at most {longest} tokens. Received: "
-                f"max_length={max_length}"
-            )
         self.model = model
         self.tokenizer = tokenizer
         self.label_names = _label_names(label_names, head)
         self.activation = activation
         self.batch_size = batch_size
-        self.max_length = options.max_length
+        self.max_length = max_length
 
     def __call__(
         self,
@@ -157,18 +137,15 @@ class Classifier:
             texts, pairs, max_length=self.max_length
         )
         report_truncated(encoded, self.max_length)
-        options = BatchOptions(
-            batch_size=self.batch_size, max_length=self.max_length
-        )
-        make_inputs = InputBatches(encoded, self.tokenizer)
         logits = np.zeros((len(texts), len(self.label_names)), "float32")
-        # Not `predict`, whose set-up costs a single text 20 times its answer.
-        for batch in plan_epoch(encoded.lengths, options):
-            inputs = make_inputs(batch)
-            inputs = {name: inputs[name] for name in self.model.input}
-            rows = self.model.predict_on_batch(inputs)
-            # Under a strategy every replica answers the whole batch.
-            logits[batch.indices] = rows[: len(batch.indices)]
+        for indices, rows in predict(
+            self.model,
+            self.tokenizer,
+            encoded,
+            batch_size=self.batch_size,
+            max_length=self.max_length,
+        ):
+            logits[indices] = rows
         return _activate(logits, self.activation)
 
 
@@ -209,8 +186,7 @@ def _label_names(
 
 def _activate(logits: np.ndarray, activation: str) -> np.ndarray:
     if activation == "softmax":
-        exp = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        return exp / exp.sum(axis=-1, keepdims=True)
+        return softmax(logits)
     if activation == "sigmoid":
         return 0.5 * (1.0 + np.tanh(0.5 * logits))  # no overflow either way
     return logits
