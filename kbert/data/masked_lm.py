@@ -150,7 +150,7 @@ def masked_lm_dataset(
         raise ValueError(
             f"`unit` must be one of {UNITS}. Received: unit={unit!r}"
         )
-    copies = dupe_factor or 1
+    copies, has_words = dupe_factor or 1, unit != "token"
     if isinstance(texts, Records):
         if make_pairs is not None or short_probability != _SHORT:
             raise ValueError(
@@ -160,7 +160,11 @@ def masked_lm_dataset(
                 f"{short_probability} with records"
             )
         rows = RecordRows(
-            texts, tokenizer, max_length=max_length, copies=copies
+            texts,
+            tokenizer,
+            max_length=max_length,
+            has_words=has_words,
+            copies=copies,
         )
     else:
         template = Template.of(tokenizer)
@@ -170,7 +174,7 @@ def masked_lm_dataset(
             template,
             max_length=max_length,
             make_pairs=make_pairs,
-            has_words=unit != "token",
+            has_words=has_words,
             copies=copies,
             seed=seed,
         )

@@ -162,12 +162,14 @@ def _examples(rows: SegmentRows) -> Iterator[dict[str, Any]]:
     for start in range(0, len(rows.lengths), _BLOCK):
         lengths = rows.lengths[start : start + _BLOCK]
         block = rows(start + np.arange(len(lengths)), int(lengths.max()))
+        vectors: dict[str, Any] = {
+            "token_ids": block.token_ids,
+            "word_starts": block.word_starts,
+        }
+        if block.labels is not None:
+            vectors["segment_ids"] = block.segment_ids
         for row, length in enumerate(lengths.tolist()):
-            example: dict[str, Any] = {
-                "token_ids": block.token_ids[row, :length],
-                "word_starts": block.word_starts[row, :length],
-            }
+            example = {name: v[row, :length] for name, v in vectors.items()}
             if block.labels is not None:
-                example["segment_ids"] = block.segment_ids[row, :length]
                 example["label"] = block.labels[row]
             yield example

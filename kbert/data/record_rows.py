@@ -58,6 +58,7 @@ class RecordRows:
         records: what `write_pretraining_records` wrote.
         tokenizer: of the model.
         max_length: most tokens that a sequence may have.
+        has_words: whether to read where words start.
         copies: how often each is there, with masks of its own.
 
     Raises:
@@ -71,6 +72,7 @@ class RecordRows:
         tokenizer: Tokenizer,
         *,
         max_length: int,
+        has_words: bool,
         copies: int,
     ):
         """See the class."""
@@ -103,6 +105,7 @@ class RecordRows:
         self.is_pair = metadata["pairs"] is not None
         self.lengths = np.tile(records.lengths, copies)
         self._records = records
+        self._has_words = has_words
         self._pad_token_id = tokenizer.pad_token_id
 
     def __call__(self, indices: np.ndarray, length: int) -> Rows:
@@ -118,7 +121,8 @@ class RecordRows:
             record = records[place]
             size = len(record["token_ids"])
             token_ids[row, :size] = record["token_ids"]
-            word_starts[row, :size] = record["word_starts"]
+            if self._has_words:
+                word_starts[row, :size] = record["word_starts"]
             if self.is_pair:
                 segment_ids[row, :size] = record["segment_ids"]
                 labels[row] = record["label"]
@@ -127,7 +131,7 @@ class RecordRows:
             token_ids,
             segment_ids,
             (np.arange(length) < self.lengths[indices, None]).astype(np.int32),
-            word_starts,
+            word_starts if self._has_words else None,
             labels if self.is_pair else None,
             numbers + copies * records.total,
         )
