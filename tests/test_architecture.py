@@ -27,7 +27,8 @@ MAY_IMPORT = {
     "optimizers": (set(), {"keras", "tensorflow"}),
     "data": (
         {"data", "hub"},
-        {"numpy", "tokenizers", "tensorflow", "sentencepiece", "google"},
+        {"numpy", "tokenizers", "tensorflow", "sentencepiece", "google"}
+        | {"tqdm"},
     ),
     "distribution": (set(), {"keras", "tensorflow"}),
     "models": (

@@ -4,6 +4,7 @@ from kbert.data.classification import classification_dataset
 from kbert.data.columns import read_columns
 from kbert.data.documents import read_documents
 from kbert.data.masked_lm import masked_lm_dataset
+from kbert.data.pretraining_records import write_pretraining_records
 from kbert.data.records import read_records, write_records
 from kbert.data.sentences import split_sentences
 from kbert.data.tokenizer import Tokenizer
@@ -16,5 +17,6 @@ __all__ = [
     "read_documents",
     "read_records",
     "split_sentences",
+    "write_pretraining_records",
     "write_records",
 ]

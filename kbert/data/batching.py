@@ -160,6 +160,23 @@ def plan_epoch(
     ]
 
 
+def _check_start(start_step: int | None) -> None:
+    if start_step is None:
+        return
+    if isinstance(start_step, bool) or not isinstance(
+        start_step, (int, np.integer)
+    ):
+        raise TypeError(
+            "`start_step` must be an int or None. Received: "
+            f"start_step={start_step!r}"
+        )
+    if start_step < 0:
+        raise ValueError(
+            "`start_step` must be at least 0. Received: "
+            f"start_step={start_step}"
+        )
+
+
 def _cut(items: np.ndarray, size: int) -> list[np.ndarray]:
     return [items[i : i + size] for i in range(0, len(items), size)]
 
@@ -221,6 +238,7 @@ def make_dataset(
     options: BatchOptions,
     *,
     keep_order: bool = False,
+    start_step: int | None = None,
 ):
     """Turn a way to make batches into a dataset that `fit` can iterate.
 
@@ -231,26 +249,36 @@ def make_dataset(
         signature: nested `ArraySpec`s of one batch.
         options: how to batch.
         keep_order: as for `plan_epoch`.
+        start_step: None for a data set of one epoch. A number for one
+            without end that begins with the batch of that number, counted
+            over all epochs.
 
     Returns:
-        A `tf.data.Dataset` with a known number of batches. Iterating it
-        again is the next epoch.
+        A `tf.data.Dataset`. Of one epoch, its number of batches is known,
+        and iterating it again is the next epoch; one without end begins at
+        the same batch every time.
 
     Raises:
-        ValueError: if there is no example, or `drop_remainder` leaves none.
+        TypeError: if `start_step` is no int.
+        ValueError: if there is no example, `drop_remainder` leaves none, or
+            `start_step` is negative.
     """
     # Steps before this one run without TensorFlow; so does importing them.
     import tensorflow as tf
 
     if not len(lengths):
         raise ValueError("A dataset needs at least one text. Received: none")
-    plan = plan_epoch(lengths, options, keep_order=keep_order)
-    if not plan:
+    size = options.batch_size
+    num_batches = len(lengths) // size
+    if not options.drop_remainder:
+        num_batches = -(-len(lengths) // size)
+    if not num_batches:
         raise ValueError(
             "There are fewer texts than one batch holds, and drop_remainder "
             f"leaves them all out. Received: {len(lengths)} texts, "
-            f"batch_size={options.batch_size}, drop_remainder=True"
+            f"batch_size={size}, drop_remainder=True"
         )
+    _check_start(start_step)
     sizes = {
         "B": options.batch_size if options.drop_remainder else None,
         "S": options.max_length if options.pad_to == "max" else None,
@@ -261,16 +289,32 @@ def make_dataset(
         ),
         signature,
     )
+
+    def batches(epoch: int) -> list[Batch]:
+        return plan_epoch(lengths, options, epoch=epoch, keep_order=keep_order)
+
     epochs = itertools.count()
 
-    def generate() -> Iterator[Any]:
-        for batch in plan_epoch(
-            lengths, options, epoch=next(epochs), keep_order=keep_order
-        ):
-            yield make_batch(batch)
+    def one_epoch() -> Iterator[Any]:
+        return map(make_batch, batches(next(epochs)))
 
-    dataset = tf.data.Dataset.from_generator(generate, output_signature=specs)
-    dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(plan)))
+    def without_end() -> Iterator[Any]:
+        # From the start whenever it is called: `fit` may take a batch to build
+        # the model with, and none of the training's may be lost.
+        first, skip = divmod(start_step or 0, num_batches)
+        yield from map(make_batch, batches(first)[skip:])
+        for epoch in itertools.count(first + 1):
+            yield from map(make_batch, batches(epoch))
+
+    dataset = tf.data.Dataset.from_generator(
+        one_epoch if start_step is None else without_end,
+        output_signature=specs,
+    )
+    dataset = dataset.apply(
+        tf.data.experimental.assert_cardinality(
+            num_batches if start_step is None else tf.data.INFINITE_CARDINALITY
+        )
+    )
     dataset = dataset.prefetch(_PREFETCHED)
     # Nothing here has a parallelism to tune, and the thread that would tune it
     # held up the end of an epoch by 4 to 5 seconds, about one time in five.

@@ -51,18 +51,19 @@ def find_words(can_mask: np.ndarray, starts: np.ndarray) -> Words:
 
 
 def group_words(
-    words: Words, length: int, unit: str, rng: np.random.Generator
+    words: Words, length: int, unit: str, draws: np.ndarray
 ) -> np.ndarray:
     """Number words so that those chosen as one share a number.
 
-    All words are cut into rows of random lengths, and again wherever a
-    sequence or a run of ordinary tokens ends.
+    The words of a sequence are cut into runs of random lengths, and again
+    wherever a run of ordinary tokens ends.
 
     Args:
         words: W words.
         length: S.
         unit: one of `UNITS`.
-        rng: what draws.
+        draws: float (W,) from 0 to 1. Those of a sequence decide about it
+            alone.
 
     Returns:
         Int (W,), ascending.
@@ -70,11 +71,13 @@ def group_words(
     num_words = len(words.first)
     if unit not in _WORDS_IN_A_ROW:
         return np.arange(num_words)
-    shares = _WORDS_IN_A_ROW[unit]
-    lengths = 1 + rng.choice(len(shares), num_words, p=shares)
-    ends = np.cumsum(lengths)
-    starts = words.first % length == 0
-    starts[ends[ends < num_words]] = True
+    bounds = np.cumsum(_WORDS_IN_A_ROW[unit])
+    bounds[-1] = 1  # not a rounding error less
+    lengths = 1 + np.searchsorted(bounds, draws, side="right")
+    rows = words.first // length
+    ends = np.searchsorted(rows, rows) + _running_sums(lengths, rows)
+    starts = np.diff(rows, prepend=-1) != 0
+    starts[ends[ends < np.searchsorted(rows, rows, side="right")]] = True
     starts[1:] |= words.first[1:] != (words.first + words.size)[:-1]
     return np.cumsum(starts)
 
@@ -84,11 +87,11 @@ def choose_words(
     sizes: np.ndarray,
     groups: np.ndarray,
     budget: np.ndarray,
-    rng: np.random.Generator,
+    turns: np.ndarray,
 ) -> np.ndarray:
     """Choose words at random until each row's budget of tokens is spent.
 
-    As if every row went through its groups in random order, and took of each
+    As if every row went through its groups by their turns, and took of each
     the words from the first on that still fit. Each turn of the loop does so
     in all rows at once, up to the first word that does not fit.
 
@@ -97,7 +100,7 @@ def choose_words(
         sizes: int (W,), tokens.
         groups: int (W,), ascending, from 0 or 1 on.
         budget: int (B,), tokens.
-        rng: what draws.
+        turns: float (W,), random, the same for all words of a group.
 
     Returns:
         Bool (W,).
@@ -105,9 +108,8 @@ def choose_words(
     is_chosen = np.zeros(len(rows), bool)
     if not len(rows):
         return is_chosen
-    score = rng.random(groups[-1] + 1)[groups]
     # Stable, so words of a group stay in order.
-    left = np.lexsort((score, rows))
+    left = np.lexsort((turns, rows))
     budget = budget.copy()
     while len(left):
         # Of each group, what is before the first word that cannot fit.

@@ -1,6 +1,6 @@
 """Data sets for pretraining: masked tokens, and pairs of segments."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -8,23 +8,33 @@ import numpy as np
 
 from kbert.data.batching import BatchOptions, make_dataset
 from kbert.data.classification import check_max_length
+from kbert.data.corpus import Corpus
 from kbert.data.mask_units import UNITS
 from kbert.data.masking import Masker
-from kbert.data.next_sentence import next_sentence_pairs, sentence_order_pairs
+from kbert.data.next_sentence import (
+    Segments,
+    next_sentence_pairs,
+    sentence_order_pairs,
+)
 from kbert.data.pretraining import PretrainingBatches, make_segments
-from kbert.data.segments import Template
+from kbert.data.record_rows import RecordRows
+from kbert.data.records import Records
+from kbert.data.segments import SegmentRows, Template
 from kbert.data.tokenizer import Tokenizer
+
+# Default share of short pairs.
+_SHORT = 0.1
 
 
 def masked_lm_dataset(
-    texts: Iterable[Any],
+    texts: Iterable[Any] | Records,
     *,
     tokenizer: Tokenizer,
     batch_size: int,
     max_length: int,
     next_sentence: bool = False,
     sentence_order: bool = False,
-    short_probability: float = 0.1,
+    short_probability: float = _SHORT,
     mask_probability: float = 0.15,
     max_predictions: int | None = None,
     unit: str = "token",
@@ -33,12 +43,14 @@ def masked_lm_dataset(
     seed: int = 0,
     pad_to: str = "bucket",
     drop_remainder: bool = False,
+    start_step: int | None = None,
 ):
     """Turn texts or documents into batches for masked-language modelling.
 
     Text is tokenised once, here, into one flat array; sequences are written
     out and masked as they are asked for. Each epoch has other masks, and
-    with `shuffle` another order; the same seed gives the same epochs.
+    with `shuffle` another order; the same seed gives the same epochs. The
+    masks of a sequence depend on the seed, the epoch and its number alone.
 
     Args:
         texts: strings, each at most one sequence; or documents, lists of
@@ -46,7 +58,9 @@ def masked_lm_dataset(
             documents are packed until sequences are full: into pairs of
             segments with `next_sentence` or `sentence_order`, else across
             the ends of documents, with [SEP] between two (RoBERTa's full
-            sentences). An iterator is read once, now.
+            sentences). An iterator is read once, now. Or what
+            `read_records` opened of `write_pretraining_records`' files, for
+            a corpus beyond memory or a worker's share of one.
         tokenizer: of the model.
         batch_size: B.
         max_length: most tokens in a sequence, special ones included. A
@@ -75,6 +89,10 @@ def masked_lm_dataset(
             order without `shuffle` is that of the texts.
         drop_remainder: whether to leave out a last batch that is not full,
             as TPUs need. With "max" all shapes are then static.
+        start_step: None for a data set of one epoch. A number for one
+            without end, which begins with the batch of that number, counted
+            over all epochs: 0 at first, and after a restart the number of
+            steps done. Pass `steps_per_epoch` to `fit`.
 
     Returns:
         A `tf.data.Dataset` of `(x, y, sample_weight)`. `x` is a dict of
@@ -87,9 +105,9 @@ def masked_lm_dataset(
     Raises:
         TypeError: if an item is no string or list of strings, as the first
             one is, or an option has the wrong type.
-        ValueError: if there is no text, an option is out of range, or
+        ValueError: if there is no text, an option is out of range,
             `next_sentence` has one document, or only documents of one
-            sentence.
+            sentence, or records were made with another tokenizer.
 
     Example:
         >>> import kbert
@@ -119,36 +137,50 @@ def masked_lm_dataset(
         drop_remainder=drop_remainder,
     )
     check_max_length(tokenizer, max_length)
-    _check_switches(next_sentence, sentence_order)
+    make_pairs = pair_maker(
+        next_sentence=next_sentence,
+        sentence_order=sentence_order,
+        short_probability=short_probability,
+    )
     # A share so small that nobody means it would leave sequences no slot.
     _check_share("mask_probability", mask_probability, lowest=0.001)
-    _check_share("short_probability", short_probability, lowest=0)
     _check_count("max_predictions", max_predictions)
     _check_count("dupe_factor", dupe_factor)
     if unit not in UNITS:
         raise ValueError(
             f"`unit` must be one of {UNITS}. Received: unit={unit!r}"
         )
-    template = Template.of(tokenizer)
-    make_pairs = None
-    if next_sentence or sentence_order:
-        make_pairs = partial(
-            next_sentence_pairs if next_sentence else sentence_order_pairs,
-            short_probability=short_probability,
+    copies, has_words = dupe_factor or 1, unit != "token"
+    if isinstance(texts, Records):
+        if make_pairs is not None or short_probability != _SHORT:
+            raise ValueError(
+                "Records hold pairs or not as they were written: leave out "
+                "`next_sentence`, `sentence_order` and `short_probability`. "
+                f"Received: {next_sentence}, {sentence_order} and "
+                f"{short_probability} with records"
+            )
+        rows = RecordRows(
+            texts,
+            tokenizer,
+            max_length=max_length,
+            has_words=has_words,
+            copies=copies,
         )
-    segments = make_segments(
-        texts,
-        tokenizer,
-        template,
-        max_length=max_length,
-        make_pairs=make_pairs,
-        has_words=unit != "token",
-        copies=dupe_factor or 1,
-        seed=seed,
-    )
+    else:
+        template = Template.of(tokenizer)
+        segments = make_segments(
+            texts,
+            tokenizer,
+            template,
+            max_length=max_length,
+            make_pairs=make_pairs,
+            has_words=has_words,
+            copies=copies,
+            seed=seed,
+        )
+        rows = SegmentRows(segments, template)
     batches = PretrainingBatches(
-        segments,
-        template,
+        rows,
         options,
         masker=Masker(tokenizer, probability=mask_probability, unit=unit),
         max_predictions=max_predictions,
@@ -156,7 +188,38 @@ def masked_lm_dataset(
         has_segments=tokenizer.has_segments,
     )
     return make_dataset(
-        batches.rows.lengths, batches, batches.signature, options
+        rows.lengths,
+        batches,
+        batches.signature,
+        options,
+        start_step=start_step,
+    )
+
+
+def pair_maker(
+    *, next_sentence: bool, sentence_order: bool, short_probability: float
+) -> Callable[[Corpus, int, np.random.Generator], Segments] | None:
+    """Check the options of pairs.
+
+    Args:
+        next_sentence: see `masked_lm_dataset`, as the others.
+        sentence_order: not with `next_sentence`.
+        short_probability: from 0 to 1.
+
+    Returns:
+        What makes pairs of a corpus, or None for sequences of one segment.
+
+    Raises:
+        TypeError: if an option has the wrong type.
+        ValueError: if an option is out of range.
+    """
+    _check_switches(next_sentence, sentence_order)
+    _check_share("short_probability", short_probability, lowest=0)
+    if not (next_sentence or sentence_order):
+        return None
+    return partial(
+        next_sentence_pairs if next_sentence else sentence_order_pairs,
+        short_probability=short_probability,
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kbert.data.mask_draws import FATE, OTHER, SPAN, TURN
 from kbert.data.mask_units import (
     Words,
     choose_words,
@@ -95,7 +96,7 @@ class Masker:
         self,
         token_ids: np.ndarray,
         word_starts: np.ndarray | None,
-        rng: np.random.Generator,
+        draws: np.ndarray,
         *,
         num_slots: int,
         limits: np.ndarray | int | None = None,
@@ -107,7 +108,7 @@ class Masker:
             word_starts: bool (B, S), whether a word starts there; None with
                 the unit "token". The first token after a special one starts
                 a word in any case.
-            rng: what draws.
+            draws: float64 (B, S + 1, 4), see `draw_for_masks`.
             num_slots: P. No sequence has more masks.
             limits: (B,), most masks in each sequence, at most P; None for P.
 
@@ -118,22 +119,38 @@ class Masker:
             num_slots if limits is None else limits, len(token_ids)
         )
         can_mask = self._is_ordinary[token_ids]
-        words, budget = self._words(can_mask, word_starts, limits, rng)
-        groups = group_words(words, token_ids.shape[1], self.unit, rng)
+        words, budget = self._words(
+            can_mask, word_starts, limits, draws[:, 0, 0]
+        )
+        length = token_ids.shape[1]
+        draws = draws[:, 1:].reshape(-1, 4)
+        groups = group_words(words, length, self.unit, draws[words.first, SPAN])
+        # Where the group of each word begins.
+        begin = words.first[np.searchsorted(groups, groups)]
         is_chosen = choose_words(
-            words.first // token_ids.shape[1], words.size, groups, budget, rng
+            words.first // length,
+            words.size,
+            groups,
+            budget,
+            draws[begin, TURN],
         )
         which = is_chosen[words.of]
         index = np.flatnonzero(can_mask)[which]
-        fate = groups[words.of[which]] if self.unit == "span" else None
-        return self._corrupt(token_ids, index, fate, num_slots, rng)
+        decides = begin[words.of[which]] if self.unit == "span" else index
+        return self._corrupt(
+            token_ids,
+            index,
+            draws[decides, FATE],
+            draws[index, OTHER],
+            num_slots,
+        )
 
     def _words(
         self,
         can_mask: np.ndarray,
         word_starts: np.ndarray | None,
         limits: np.ndarray,
-        rng: np.random.Generator,
+        draws: np.ndarray,
     ) -> tuple[Words, np.ndarray]:
         """Find the words, and decide how many tokens each row gives."""
         num_rows, length = can_mask.shape
@@ -150,7 +167,7 @@ class Masker:
             starts[is_short] = can_mask[is_short]
             words = find_words(can_mask, starts)
             smallest[is_short] = 1
-        budget = np.floor(self.probability * num_tokens + rng.random(num_rows))
+        budget = np.floor(self.probability * num_tokens + draws)
         budget = np.minimum(np.maximum(budget, smallest), limits)
         return words, np.where(num_tokens > 0, budget, 0).astype(np.int64)
 
@@ -158,25 +175,23 @@ class Masker:
         self,
         token_ids: np.ndarray,
         index: np.ndarray,
-        fate: np.ndarray | None,
+        fates: np.ndarray,
+        others: np.ndarray,
         num_slots: int,
-        rng: np.random.Generator,
     ) -> MaskedTokens:
         """Replace the tokens at `index` of the flattened batch.
 
-        Tokens with the same number in `fate` become the same kind of thing;
-        None for one number each.
+        What becomes of them, and what other tokens, is drawn from 0 to 1.
         """
         num_rows, length = token_ids.shape
         flat = token_ids.ravel()
         labels = flat[index]
-        if fate is None:
-            draw = rng.random(len(index))
-        else:
-            draw = rng.random(len(flat) + 1)[fate]
-        new = np.where(draw < _MASK_SHARE, self._mask_token_id, labels)
-        is_random = (draw >= _MASK_SHARE) & (draw < _MASK_SHARE + _RANDOM_SHARE)
-        new[is_random] = rng.choice(self._ordinary_ids, is_random.sum())
+        new = np.where(fates < _MASK_SHARE, self._mask_token_id, labels)
+        is_other = (fates >= _MASK_SHARE) & (
+            fates < _MASK_SHARE + _RANDOM_SHARE
+        )
+        which = (others[is_other] * len(self._ordinary_ids)).astype(np.int64)
+        new[is_other] = self._ordinary_ids[which]
         corrupted = flat.copy()
         corrupted[index] = new
         rows = index // length

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable
 from itertools import chain, islice
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,18 +14,18 @@ from kbert.data.corpus import (
     tokenize_documents,
     tokenize_texts,
 )
+from kbert.data.mask_draws import draw_for_masks
 from kbert.data.masking import Masker
 from kbert.data.next_sentence import Segments, full_sentences
-from kbert.data.segments import SegmentRows, Template
-from kbert.data.static_masks import StaticMasks
+from kbert.data.segments import Rows, Template
 from kbert.data.texts import short_repr
 from kbert.data.tokenizer import Tokenizer
 
 _LOGGER = logging.getLogger("kbert")
 
-# Last words of the seeds, so that no two draws share one. The plan of an epoch
+# Last word of the seed, so that no two draws share one. The plan of an epoch
 # has (seed, epoch), which numpy reads as (seed, epoch, 0, 0).
-_OF_SEGMENTS, _OF_STATIC_MASKS, _OF_BATCH = 1, 2, 3
+_OF_SEGMENTS = 1
 
 
 def make_segments(
@@ -38,6 +38,7 @@ def make_segments(
     has_words: bool,
     copies: int,
     seed: int,
+    chunk: int = 0,
 ) -> Segments:
     """Tokenise texts or documents and arrange them in sequences.
 
@@ -51,6 +52,7 @@ def make_segments(
         has_words: whether to find where words start.
         copies: how often to make sequences of everything.
         seed: of what is drawn.
+        chunk: which part of a larger corpus this is; each draws anew.
 
     Returns:
         `Segments`.
@@ -74,7 +76,7 @@ def make_segments(
         corpus = tokenize_documents(
             items, tokenizer, max_sentence=room, has_words=has_words
         )
-        rng = np.random.default_rng((seed, 0, 0, _OF_SEGMENTS))
+        rng = np.random.default_rng((seed, chunk, 0, _OF_SEGMENTS))
         if make_pairs is None:
             packed = full_sentences(corpus, room, template.sep_token_id)
             return _join([packed] * copies)
@@ -111,23 +113,37 @@ def _join(parts: list[Segments]) -> Segments:
     )
 
 
+class PaddedRows(Protocol):
+    """Sequences, wherever they are kept.
+
+    Attributes:
+        lengths: int (N,), tokens of each, special ones included.
+        is_pair: whether they have two segments, and labels.
+    """
+
+    lengths: np.ndarray
+    is_pair: bool
+
+    def __call__(self, indices: np.ndarray, length: int) -> Rows:
+        """Return rows of the sequences `indices`, padded to `length`."""
+        ...
+
+
 class PretrainingBatches:
     """Makes the arrays of a batch.
 
     Args:
-        segments: what the sequences hold.
-        template: their special tokens.
+        rows: the sequences.
         options: how they are batched.
         masker: what masks them.
         max_predictions: P, or None for what the length asks for.
-        is_static: whether masks are drawn once.
+        is_static: whether every epoch has the same masks.
         has_segments: whether the model takes `segment_ids`.
     """
 
     def __init__(
         self,
-        segments: Segments,
-        template: Template,
+        rows: PaddedRows,
         options: BatchOptions,
         *,
         masker: Masker,
@@ -136,33 +152,30 @@ class PretrainingBatches:
         has_segments: bool,
     ):
         """See the class."""
-        self.rows = SegmentRows(segments, template)
-        self._labels = segments.labels
+        self.rows = rows
         self._has_segments = has_segments
         self._masker = masker
         self._max_predictions = max_predictions
         self._seed = options.seed
-        self._static = None
+        self._is_static = is_static
         slots = None
         if max_predictions or options.pad_to == "max":
             slots = self._num_slots(options.max_length)
-        if is_static:
-            sizes, which = np.unique(self.rows.lengths, return_inverse=True)
-            limits = [slots or self._num_slots(int(size)) for size in sizes]
-            self._static = StaticMasks(
-                self.rows,
-                masker,
-                np.array(limits)[which],
-                np.random.default_rng((options.seed, 0, 0, _OF_STATIC_MASKS)),
-            )
-        rows = ArraySpec(("B", "S"), "int32")
+        # A sequence's own, so that masks do not depend on what it is with.
+        self._limits = np.array(
+            [
+                slots or self._num_slots(length)
+                for length in range(options.max_length + 1)
+            ]
+        )
+        array = ArraySpec(("B", "S"), "int32")
         names = ["token_ids", "padding_mask"]
         names += ["segment_ids"] * self._has_segments
-        inputs = {name: rows for name in names}
+        inputs = {name: array for name in names}
         inputs["mask_positions"] = ArraySpec(("B", slots), "int32")
         y: Any = ArraySpec(("B", slots), "int32")
         weights: Any = ArraySpec(("B", slots), "float32")
-        if self._labels is not None:
+        if rows.is_pair:
             y = {"mlm": y, "nsp": ArraySpec(("B",), "int32")}
             weights = {"mlm": weights, "nsp": ArraySpec(("B",), "float32")}
         self.signature = (inputs, y, weights)
@@ -173,17 +186,14 @@ class PretrainingBatches:
     def __call__(self, batch: Batch) -> tuple[Any, Any, Any]:
         """Return x, y and sample weights."""
         rows = self.rows(batch.indices, batch.length)
-        slots = self._num_slots(batch.length)
-        if self._static is not None:
-            masked = self._static(rows, batch.indices, slots)
-        else:
-            seed = (self._seed, batch.epoch, batch.number, _OF_BATCH)
-            masked = self._masker(
-                rows.token_ids,
-                rows.word_starts,
-                np.random.default_rng(seed),
-                num_slots=slots,
-            )
+        epoch = 0 if self._is_static else batch.epoch
+        masked = self._masker(
+            rows.token_ids,
+            rows.word_starts,
+            draw_for_masks(self._seed, epoch, rows.numbers, batch.length),
+            num_slots=self._num_slots(batch.length),
+            limits=self._limits[self.rows.lengths[batch.indices]],
+        )
         x = {
             "token_ids": masked.token_ids,
             "padding_mask": rows.padding_mask,
@@ -191,8 +201,8 @@ class PretrainingBatches:
         }
         if self._has_segments:
             x["segment_ids"] = rows.segment_ids
-        if self._labels is None:
+        if rows.labels is None:
             return x, masked.labels, masked.weights
-        y = {"mlm": masked.labels, "nsp": self._labels[batch.indices]}
+        y = {"mlm": masked.labels, "nsp": rows.labels}
         ones = np.ones(len(batch.indices), np.float32)
         return x, y, {"mlm": masked.weights, "nsp": ones}

@@ -3,7 +3,8 @@
 A directory holds shards, an index and a manifest. The shards are TFRecord
 files of `tf.train.Example`, which other programs can read; record i is in
 shard i modulo their number. The index has a row a record: where it lies in its
-shard, and a checksum. It gives any record without reading those before it.
+shard, a checksum, and the length of its longest vector. It gives any record
+without reading those before it, and lengths without reading any.
 """
 
 import json
@@ -21,10 +22,12 @@ import numpy as np
 
 from kbert.data.record_encoding import check_example, decode, encode
 
-_FORMAT, _VERSION = "kbert-records", 1
+_FORMAT, _VERSION = "kbert-records", 2
 _MANIFEST, _INDEX = "manifest.json", "index.bin"
-_ROW = np.dtype([("offset", "<u8"), ("size", "<u4"), ("crc32", "<u4")])
-_PACK_ROW = struct.Struct("<QII").pack
+_ROW = np.dtype(
+    [("offset", "<u8"), ("size", "<u4"), ("crc32", "<u4"), ("length", "<u4")]
+)
+_PACK_ROW = struct.Struct("<QIII").pack
 # What TFRecord puts before a record (its length and the length's checksum)
 # and after it (its checksum).
 _BEFORE, _AFTER = 12, 4
@@ -98,6 +101,11 @@ class RecordDirectory:
         """Lets another process open the files anew."""
         return type(self), (self.path,)
 
+    @property
+    def lengths(self) -> np.ndarray:
+        """Length of the longest vector of each record."""
+        return self._index["length"]
+
     def __getitem__(self, number: int) -> dict[str, np.ndarray]:
         """Reads the record of a number from 0 to `num_records` - 1.
 
@@ -105,7 +113,7 @@ class RecordDirectory:
             ValueError: It is not as it was written.
         """
         shard = number % len(self._shards)
-        offset, size, checksum = self._index[number].item()
+        offset, size, checksum, _ = self._index[number].item()
         if shard not in self._maps:
             self._maps[shard] = _map_file(self._shards[shard])
         data = self._maps[shard][offset : offset + size]
@@ -178,7 +186,12 @@ def _write_files(
                 )
             data = encode(arrays)
             name = names[number % num_shards]
-            row = _PACK_ROW(ends[name] + _BEFORE, len(data), zlib.crc32(data))
+            row = _PACK_ROW(
+                ends[name] + _BEFORE,
+                len(data),
+                zlib.crc32(data),
+                max(array.size * array.ndim for array in arrays.values()),
+            )
             writers[number % num_shards].write(data)
             ends[name] += _BEFORE + len(data) + _AFTER
             index.write(row)

@@ -168,6 +168,10 @@ class Records:
 
     Attributes:
         metadata: What was kept beside the records.
+        numbers: Number of each record of this worker among those of all.
+        total: How many records all workers have.
+        shuffle: Whether each pass is in a random order.
+        start: How many records are passed over.
     """
 
     def __init__(
@@ -199,13 +203,24 @@ class Records:
                 "Expected numbers of at least 0. "
                 f"Received: seed={seed}, start={start}"
             )
-        self._numbers = range(shard_index, self._ends[-1], num_shards)
-        self._shuffle, self._seed = shuffle, seed
-        self._epoch, self._skip = divmod(start, len(self._numbers))
+        self.total = self._ends[-1]
+        self.numbers = range(shard_index, self.total, num_shards)
+        self.shuffle, self.start = shuffle, start
+        self._seed = seed
+        self._epoch, self._skip = divmod(start, len(self.numbers))
 
     def __len__(self) -> int:
         """Returns the number of records in one pass."""
-        return len(self._numbers)
+        return len(self.numbers)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Length of the longest vector of each, int64 (N,), from the index."""
+        parts = [directory.lengths for directory in self._directories]
+        numbers = self.numbers
+        return np.concatenate(parts)[numbers.start :: numbers.step].astype(
+            np.int64
+        )
 
     def __getitem__(self, index: SupportsIndex) -> dict[str, np.ndarray]:
         """Reads record `index` of this worker.
@@ -220,7 +235,7 @@ class Records:
             IndexError: There is no such record.
             ValueError: The record is not as it was written.
         """
-        number = self._numbers[operator.index(index)]
+        number = self.numbers[operator.index(index)]
         part = bisect.bisect(self._ends, number)
         before = self._ends[part - 1] if part else 0
         return self._directories[part][number - before]
@@ -230,7 +245,7 @@ class Records:
         epoch, skip = self._epoch, self._skip
         self._epoch, self._skip = epoch + 1, 0
         order: Sequence[int] | np.ndarray = range(len(self))
-        if self._shuffle:
+        if self.shuffle:
             generator = np.random.default_rng([self._seed, epoch])
             order = generator.permutation(len(self))
         return (self[index] for index in order[skip:])

@@ -67,12 +67,16 @@ class Rows:
         segment_ids: int32 (B, S).
         padding_mask: int32 (B, S), 1 = real token.
         word_starts: bool (B, S), or None if the corpus has none.
+        labels: int32 (B,), those of the pairs, or None.
+        numbers: int64 (B,), which decide about the masks.
     """
 
     token_ids: np.ndarray
     segment_ids: np.ndarray
     padding_mask: np.ndarray
     word_starts: np.ndarray | None
+    labels: np.ndarray | None
+    numbers: np.ndarray
 
 
 class SegmentRows:
@@ -84,17 +88,19 @@ class SegmentRows:
 
     Attributes:
         lengths: int64 (N,), tokens of each, special ones included.
+        is_pair: whether they have two segments, and labels.
     """
 
     def __init__(self, segments: Segments, template: Template):
         """See the class."""
         self._corpus = segments.corpus
         self._template = template
-        self._is_pair = segments.labels is not None
+        self.is_pair = segments.labels is not None
+        self._labels = segments.labels
         self._starts = segments.bounds[:, ::2]
         self._sizes = segments.bounds[:, 1::2] - self._starts
         self.lengths = self._sizes.sum(axis=1) + template.num_special(
-            self._is_pair
+            self.is_pair
         )
 
     def __call__(self, indices: np.ndarray, length: int) -> Rows:
@@ -112,7 +118,7 @@ class SegmentRows:
         all_starts = self._corpus.word_starts
         word_starts = np.zeros(token_ids.shape, bool)
         begin = np.ones((len(indices), 1), np.int64)
-        for part in range(1 + self._is_pair):
+        for part in range(1 + self.is_pair):
             size = sizes[:, part, None]
             where = (column >= begin) & (column < begin + size)
             source = (starts[:, part, None] - begin + column)[where]
@@ -129,4 +135,6 @@ class SegmentRows:
             segment_ids,
             is_real.astype(np.int32),
             None if all_starts is None else word_starts,
+            None if self._labels is None else self._labels[indices],
+            indices,
         )

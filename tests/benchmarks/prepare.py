@@ -10,13 +10,21 @@ RAYON_NUM_THREADS=1 gives it one, and then one core does everything.
 
 import argparse
 import os
+import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 
-from kbert.data import Tokenizer, masked_lm_dataset, read_documents
+from kbert.data import (
+    Tokenizer,
+    masked_lm_dataset,
+    read_documents,
+    read_records,
+    write_pretraining_records,
+)
 from kbert.data.corpus import tokenize_documents
+from kbert.data.mask_draws import draw_for_masks
 from kbert.data.masking import Masker
 from kbert.data.next_sentence import full_sentences, next_sentence_pairs
 from kbert.data.segments import SegmentRows, Template
@@ -31,12 +39,12 @@ def timed(make):
 
 
 def masked(rows, masker):
-    rng = np.random.default_rng(0)
     slots = masker.num_slots(LENGTH)
     for start in range(0, len(rows.lengths), BATCH):
         indices = np.arange(start, min(start + BATCH, len(rows.lengths)))
         batch = rows(indices, LENGTH)
-        masker(batch.token_ids, batch.word_starts, rng, num_slots=slots)
+        draws = draw_for_masks(0, 0, indices, LENGTH)
+        masker(batch.token_ids, batch.word_starts, draws, num_slots=slots)
 
 
 def stages(documents, tokenizer, unit):
@@ -71,16 +79,16 @@ def stages(documents, tokenizer, unit):
     yield f"write out and mask, unit={unit}", tokens, *seconds
 
 
-def everything(documents, tokenizer, unit):
+def everything(source, tokenizer, unit, **options):
     tokens = 0
     for x, _, _ in masked_lm_dataset(
-        documents,
+        source,
         tokenizer=tokenizer,
         batch_size=BATCH,
         max_length=LENGTH,
-        next_sentence=True,
         unit=unit,
         shuffle=True,
+        **options,
     ):
         tokens += int(x["padding_mask"].numpy().sum())
     return tokens
@@ -118,9 +126,28 @@ def main():
                 show(*stage)
     for unit in ("token", "word"):
         tokens, *seconds = timed(
-            lambda unit=unit: everything(documents, tokenizer, unit)
+            lambda unit=unit: everything(
+                documents, tokenizer, unit, next_sentence=True
+            )
         )
         show(f"all but reading, pairs, unit={unit}", tokens, *seconds)
+    with tempfile.TemporaryDirectory() as folder:
+        _, *seconds = timed(
+            lambda: write_pretraining_records(
+                documents,
+                folder,
+                tokenizer=tokenizer,
+                max_length=LENGTH,
+                next_sentence=True,
+            )
+        )
+        records = read_records(folder)
+        show("write records", int(records.lengths.sum()), *seconds)
+        for unit in ("token", "word"):
+            tokens, *seconds = timed(
+                lambda unit=unit: everything(records, tokenizer, unit)
+            )
+            show(f"records to batches, unit={unit}", tokens, *seconds)
 
 
 if __name__ == "__main__":

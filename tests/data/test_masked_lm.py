@@ -466,6 +466,7 @@ def test_a_model_fits(tiny_config, tiny_tokenizer):
         batch_size=4,
         max_length=16,
         next_sentence=True,
+        dupe_factor=1,
     )
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(loss={"mlm": loss, "nsp": loss}, optimizer="adam")

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbert.data import Tokenizer
+from kbert.data.mask_draws import draw_for_masks
 from kbert.data.mask_units import (
     UNITS,
     choose_words,
@@ -40,12 +41,15 @@ def batch(num_rows, length, seed=0, shortest=None, most_pieces=4):
     return ids, starts
 
 
+def draws_for(shape, seed=0):
+    return np.random.default_rng(seed).random((shape[0], shape[1] + 1, 4))
+
+
 def mask(tokenizer, ids, starts=None, *, unit="token", seed=0, **options):
     masker = Masker(tokenizer, unit=unit)
     slots = options.pop("num_slots", masker.num_slots(ids.shape[1]))
-    return masker(
-        ids, starts, np.random.default_rng(seed), num_slots=slots, **options
-    )
+    draws = draws_for(ids.shape, seed)
+    return masker(ids, starts, draws, num_slots=slots, **options)
 
 
 def chosen(masked, shape):
@@ -185,13 +189,11 @@ def test_words_are_chosen_as_by_a_loop(data):
     changes = rng.random(len(rows)) < data.draw(st.sampled_from([0.4, 1.0]))
     changes[1:] |= rows[1:] != rows[:-1]
     groups = np.cumsum(changes)
-    is_chosen = choose_words(
-        rows, sizes, groups, budget, np.random.default_rng(5)
-    )
+    turns = np.random.default_rng(5).random(31)
+    is_chosen = choose_words(rows, sizes, groups, budget, turns[groups])
     expected = np.zeros(len(rows), bool)
     if len(rows):
-        score = np.random.default_rng(5).random(groups[-1] + 1)
-        for group in sorted(set(groups), key=lambda g: score[g]):
+        for group in sorted(set(groups), key=lambda g: turns[g]):
             for word in np.flatnonzero(groups == group):
                 if sizes[word] > budget[rows[word]]:
                     break
@@ -206,12 +208,10 @@ def test_words_are_chosen_as_by_a_loop(data):
 )
 def test_spans_have_the_lengths_of_the_papers(tokenizer, unit, weights):
     # One token masked in thousands: two spans hardly ever touch.
-    ids = np.full((200, 5000), 9, np.int32)
+    ids = np.full((50, 20_000), 9, np.int32)
     starts = np.ones(ids.shape, bool)
     masker = Masker(tokenizer, unit=unit, probability=0.004)
-    masked = masker(
-        ids, starts, np.random.default_rng(0), num_slots=200, limits=None
-    )
+    masked = masker(ids, starts, draws_for(ids.shape), num_slots=200)
     where = chosen(masked, ids.shape).astype(int)
     edges = np.diff(np.pad(where, ((0, 0), (1, 1))), axis=1)
     lengths = np.nonzero(edges == -1)[1] - np.nonzero(edges == 1)[1]
@@ -229,7 +229,8 @@ def test_spans_end_where_a_sequence_or_segment_does(unit):
     can_mask = np.ones((500, 8), bool)
     can_mask[::2, 3] = False  # every other row has two segments
     words = find_words(can_mask, can_mask)
-    groups = group_words(words, 8, unit, np.random.default_rng(0))
+    draws = np.random.default_rng(0).random(len(words.first))
+    groups = group_words(words, 8, unit, draws)
     segment = np.cumsum((words.first % 8 == 0) | (words.first % 16 == 4))
     both = np.unique(np.stack([groups, segment]), axis=1)
     assert both.shape[1] == len(np.unique(groups))
@@ -318,3 +319,60 @@ def test_slots_are_the_share_of_the_length(tokenizer, length, slots):
 def test_a_vocabulary_of_specials_is_refused():
     with pytest.raises(ValueError, match="ordinary tokens. Received: Token"):
         Masker(Tokenizer.from_vocab(SPECIAL))
+
+
+# Draws.
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_masks_are_the_sequences_own(tokenizer, unit):
+    """Other rows, another place and more padding change nothing."""
+    ids, starts = batch(40, 100, shortest=10)
+    numbers = np.arange(40) * 7
+    masker = Masker(tokenizer, unit=unit)
+    lengths = (ids != PAD).sum(axis=1)
+    limits = np.array([masker.num_slots(length) for length in lengths])
+
+    def masks(rows, width):
+        padded = np.zeros((len(rows), 120), np.int32)
+        padded[:, :100] = ids[rows]
+        begins = np.zeros(padded.shape, bool)
+        begins[:, :100] = starts[rows]
+        masked = masker(
+            padded[:, :width],
+            begins[:, :width],
+            draw_for_masks(3, 1, numbers[rows], width),
+            num_slots=18,
+            limits=limits[rows],
+        )
+        new = np.zeros(padded.shape, np.int32)
+        new[:, :width] = masked.token_ids
+        return np.concatenate(
+            [new, masked.positions, masked.labels, masked.weights], axis=1
+        )
+
+    whole = masks(np.arange(40), 120)
+    order = np.random.default_rng(0).permutation(40)
+    np.testing.assert_array_equal(masks(order, 120), whole[order])
+    some = np.flatnonzero(lengths < 60)[::2]
+    assert len(some) > 5
+    np.testing.assert_array_equal(masks(some, 60), whole[some])
+
+
+def test_draws_are_uniform_and_independent():
+    draws = draw_for_masks(0, 0, np.arange(2000), 15).reshape(2000, -1)
+    assert draws.min() >= 0 and draws.max() < 1
+    counts = np.histogram(draws, 20, (0, 1))[0]
+    expected = draws.size / 20
+    # 19 degrees of freedom: 43.8 is exceeded once in a thousand.
+    assert ((counts - expected) ** 2 / expected).sum() < 43.8
+    for other in (
+        draw_for_masks(0, 0, np.arange(1, 2001), 15),
+        draw_for_masks(0, 1, np.arange(2000), 15),
+        draw_for_masks(1, 0, np.arange(2000), 15),
+        np.roll(draws, 1, axis=1),
+    ):
+        share = np.corrcoef(draws.ravel(), other.ravel())[0, 1]
+        assert abs(share) < 4 / np.sqrt(draws.size)
+    again = draw_for_masks(0, 0, np.array([5, 2**40]), 3)
+    np.testing.assert_array_equal(again[0].ravel(), draws[5, :16])

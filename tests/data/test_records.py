@@ -140,6 +140,22 @@ def test_several_directories(tmp_path):
 # Order, workers and resuming.
 
 
+def test_lengths_come_from_the_index(directory, tmp_path):
+    sizes = [example["token_ids"].size for example in make_examples()]
+    assert read_records(directory).lengths.tolist() == sizes
+    share = read_records(directory, shard_index=2, num_shards=3)
+    assert share.lengths.tolist() == sizes[2::3]
+    assert [len(r["token_ids"]) for r in share] == sizes[2::3]
+    assert list(share.numbers) == numbers(share) and share.total == 101
+    write_records(
+        [{"a": [1], "b": [1, 2, 3], "c": 5}, {"a": [], "b": [], "c": 9}],
+        tmp_path,
+    )
+    assert read_records(tmp_path).lengths.tolist() == [3, 0]
+    both = read_records([directory, directory])
+    assert both.lengths.tolist() == sizes * 2
+
+
 def test_shuffle(directory):
     records = read_records(directory, shuffle=True, seed=3)
     first, second = numbers(records), numbers(records)
@@ -304,8 +320,8 @@ def test_damaged_index_and_manifest(copy):
         read_records(copy)
     manifest = copy / "manifest.json"
     text = manifest.read_text()
-    manifest.write_text(text.replace('"version": 1', '"version": 2'))
-    with pytest.raises(ValueError, match="Expected records of the format.*2"):
+    manifest.write_text(text.replace('"version": 2', '"version": 3'))
+    with pytest.raises(ValueError, match="Expected records of the format.*3"):
         read_records(copy)
     manifest.write_text(text[:-5])
     with pytest.raises(ValueError, match="in JSON.*Received: directory="):
