@@ -23,17 +23,18 @@ import numpy as np
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ("wikipedia", "gutenberg", "speeches")
-ROUND, TEST, SEEDS, EPOCHS, RATE = 200, 1000, 3, 3, 1e-4
+TEST, EPOCHS, RATE = 1000, 3, 1e-4
 
 
-def pretrain(data, output, steps, others):
+def pretrain(args, others):
     """Run the example; return the seconds that it took."""
     start = time.perf_counter()
     subprocess.run(
         [
             *(sys.executable, ROOT / "examples" / "pretrain.py"),
-            *("--data", *(Path(data) / source for source in SOURCES)),
-            *("--output", output, "--steps", str(steps), "--round", str(ROUND)),
+            *("--data", *(Path(args.data) / source for source in SOURCES)),
+            *("--output", args.output, "--steps", str(args.steps)),
+            *("--round", str(args.round)),
             *("--preset", "mini", "--no-nsp", "--vocab-size", "8000"),
             *("--batch-size", "32", "--learning-rate", "1e-3"),
             *("--policy", "mixed_bfloat16", *others),
@@ -43,7 +44,7 @@ def pretrain(data, output, steps, others):
     return time.perf_counter() - start
 
 
-def draw(log, path):
+def draw(log, path, per_round):
     """Draw the curves of a log; return its last row."""
     import matplotlib
 
@@ -55,7 +56,7 @@ def draw(log, path):
     rows = [{key: float(row[key]) for key in row} for row in rows.values()]
     # A dict output puts the head's name before it.
     prefix = "mlm_" if "mlm_loss" in rows[0] else ""
-    x = [(row["epoch"] + 1) * ROUND for row in rows]
+    x = [(row["epoch"] + 1) * per_round for row in rows]
     figure, left = pyplot.subplots(figsize=(6, 3.2), layout="constrained")
     for name, label in (("", "training"), ("val_", "held out")):
         y = [row[f"{name}{prefix}loss"] for row in rows]
@@ -117,13 +118,16 @@ def main():
     add("--output", default="out/pretrain_long")
     add("--picture", default=str(ROOT / "docs/images/pretraining.png"))
     add("--steps", type=int, default=4000)
-    add("--seeds", type=int, default=SEEDS)
+    add("--round", type=int, default=200)
+    add("--seeds", type=int, default=3)
+    add("--texts", type=int, help="to fine-tune on; all if left out")
     args, others = parser.parse_known_args()
     output = Path(args.output)
-    seconds = pretrain(args.data, output, args.steps, others)
-    last = draw(output / "log.csv", Path(args.picture))
+    seconds = pretrain(args, others)
+    last = draw(output / "log.csv", Path(args.picture), args.round)
     print(f"\n{seconds / 60:.0f} minutes; last round:", last)
     train, test = read_polarity(args.polarity)
+    train = [part[: args.texts] for part in train]
     print("\n| start | accuracy, each seed | mean |\n| --- | --- | --- |")
     for name, is_pretrained in (("pretrained", True), ("random", False)):
         scores = [
