@@ -6,6 +6,7 @@ from kbert.data.documents import read_documents
 from kbert.data.masked_lm import masked_lm_dataset
 from kbert.data.pretraining_records import write_pretraining_records
 from kbert.data.records import read_records, write_records
+from kbert.data.replaced_token import replaced_token_dataset
 from kbert.data.sentences import split_sentences
 from kbert.data.tokenizer import Tokenizer
 
@@ -16,6 +17,7 @@ __all__ = [
     "read_columns",
     "read_documents",
     "read_records",
+    "replaced_token_dataset",
     "split_sentences",
     "write_pretraining_records",
     "write_records",

@@ -8,6 +8,7 @@ from kbert.layers.mlm_head import MLMBias, MLMHead
 from kbert.layers.pooler import Pooler
 from kbert.layers.relative import RelativeBias, RelativeEmbedding
 from kbert.layers.replaced_token_head import ReplacedTokenHead
+from kbert.layers.replaced_token_sampler import ReplacedTokenSampler
 from kbert.layers.self_attention import SelfAttention
 from kbert.layers.sentence_pooling import SentencePooling
 from kbert.layers.span_head import SpanHead
@@ -23,6 +24,7 @@ __all__ = [
     "RelativeBias",
     "RelativeEmbedding",
     "ReplacedTokenHead",
+    "ReplacedTokenSampler",
     "SelfAttention",
     "SentencePooling",
     "SpanHead",

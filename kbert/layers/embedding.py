@@ -57,10 +57,12 @@ class BertEmbedding(keras.layers.Layer):
         training: bool, whether dropout is on; it never is in a frozen layer
             (`trainable = False`).
         reverse: bool, whether to project to the vocabulary.
+        project: bool, whether narrower tables are projected; False for a
+            second encoder on the same tables, with a projection of its own.
 
     Returns:
-        Float (B, S, H) in the compute dtype; with `reverse=True` float
-        (..., V), without a bias.
+        Float (B, S, H) in the compute dtype, or (B, S, E) with
+        `project=False`; with `reverse=True` float (..., V), without a bias.
 
     Raises:
         ValueError: if S, where known, is over `max_positions`, or
@@ -161,7 +163,14 @@ class BertEmbedding(keras.layers.Layer):
         if self.projection is not None:
             self.projection.build(table_shape)
 
-    def call(self, token_ids, segment_ids=None, training=None, reverse=False):
+    def call(
+        self,
+        token_ids,
+        segment_ids=None,
+        training=None,
+        reverse=False,
+        project=True,
+    ):
         """See the class."""
         if reverse:
             table = ops.cast(self.token.embeddings, self.compute_dtype)
@@ -179,7 +188,9 @@ class BertEmbedding(keras.layers.Layer):
             x = x + self.segment(segment_ids)
         training = training and self.trainable
         x = self.dropout(self.layer_norm(x), training=training)
-        return x if self.projection is None else self.projection(x)
+        if project and self.projection is not None:
+            x = self.projection(x)
+        return x
 
     def _check_inputs(self, token_ids, segment_ids) -> None:
         length = token_ids.shape[1]
@@ -196,14 +207,20 @@ class BertEmbedding(keras.layers.Layer):
             )
 
     def compute_output_spec(
-        self, token_ids, segment_ids=None, training=None, reverse=False
+        self,
+        token_ids,
+        segment_ids=None,
+        training=None,
+        reverse=False,
+        project=True,
     ):
         """Return the shape and dtype that `call` gives."""
         if reverse:
             shape = (*token_ids.shape[:-1], self.vocab_size)
         else:
             self._check_inputs(token_ids, segment_ids)
-            shape = (*token_ids.shape, self.hidden_size)
+            width = self.hidden_size if project else self.token.output_dim
+            shape = (*token_ids.shape, width)
         return keras.KerasTensor(shape, dtype=self.compute_dtype)
 
     def get_config(self):

@@ -25,6 +25,10 @@ class ReplacedTokenHead(keras.layers.Layer):
 
     Call arguments:
         sequence_output: float (B, S, H).
+        is_replaced: int (B, S), 1 where the token was replaced, else 0; or
+            None. Given, the sign of a logit is changed where it is 1: then
+            a logit above 0 says that the head is wrong, and a loss whose
+            labels are all 0 is the loss of the true labels.
 
     Returns:
         Logits, float32 (B, S) under every dtype policy.
@@ -61,17 +65,20 @@ class ReplacedTokenHead(keras.layers.Layer):
         )
         self.logits = logits_layer(1, initializer_range)
 
-    def build(self, sequence_output_shape):
+    def build(self, sequence_output_shape, is_replaced_shape=None):
         """Create the kernels; the shape is (B, S, H)."""
         self.dense.build(sequence_output_shape)
         self.logits.build((*sequence_output_shape[:-1], self.hidden_size))
 
-    def call(self, sequence_output):
+    def call(self, sequence_output, is_replaced=None):
         """See the class."""
         x = self.dense(sequence_output)
-        return self.logits(ops.cast(x, "float32"))[..., 0]
+        logits = self.logits(ops.cast(x, "float32"))[..., 0]
+        if is_replaced is None:
+            return logits
+        return ops.where(ops.equal(is_replaced, 1), -logits, logits)
 
-    def compute_output_spec(self, sequence_output):
+    def compute_output_spec(self, sequence_output, is_replaced=None):
         """Return float32 (B, S)."""
         return keras.KerasTensor(sequence_output.shape[:-1], dtype="float32")
 

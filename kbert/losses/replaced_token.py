@@ -21,7 +21,9 @@ class ReplacedTokenLoss(WeightedMeanLoss):
 
     Call arguments:
         y_true: int (B, S), 1 where the token was replaced, else 0. Another
-            label makes the loss NaN, unless its weight is 0.
+            label makes the loss NaN, unless its weight is 0. Of
+            `build_replaced_token_pretrainer`, whose logits say "the answer
+            is wrong", all 0.
         y_pred: float (B, S), logits of "replaced".
         sample_weight: (B, S), 1 for a real token and 0 for padding: the
             `padding_mask`. Without it every position counts.
@@ -52,9 +54,12 @@ class ReplacedTokenLoss(WeightedMeanLoss):
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """Return each token's binary cross-entropy, float32 (B, S)."""
-        check_shapes(
-            y_true, y_pred, "Expected labels and logits (B, S)", rank=2
-        )
+        check_replaced_token(y_true, y_pred)
         # One softplus of ±logit keeps the digits of a tiny loss.
         losses = ops.softplus((1.0 - 2.0 * y_true) * y_pred)
         return only_labels(y_true, 2, losses)
+
+
+def check_replaced_token(labels: Any, logits: Any) -> None:
+    """Raise unless labels and logits are (B, S)."""
+    check_shapes(labels, logits, "Expected labels and logits (B, S)", rank=2)

@@ -2,5 +2,11 @@
 
 from kbert.metrics.masked_lm import MaskedLMAccuracy, Perplexity
 from kbert.metrics.next_sentence import NextSentenceAccuracy
+from kbert.metrics.replaced_token import ReplacedTokenAccuracy
 
-__all__ = ["MaskedLMAccuracy", "NextSentenceAccuracy", "Perplexity"]
+__all__ = [
+    "MaskedLMAccuracy",
+    "NextSentenceAccuracy",
+    "Perplexity",
+    "ReplacedTokenAccuracy",
+]

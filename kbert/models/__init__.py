@@ -12,6 +12,11 @@ from kbert.models.pretraining import (
     build_pretrainer,
     build_replaced_token_detector,
 )
+from kbert.models.replaced_token import (
+    build_replaced_token_pretrainer,
+    discriminator_of,
+    generator_of,
+)
 
 __all__ = [
     "build_classifier",
@@ -19,8 +24,11 @@ __all__ = [
     "build_masked_lm",
     "build_pretrainer",
     "build_replaced_token_detector",
+    "build_replaced_token_pretrainer",
     "build_span_model",
     "build_token_classifier",
+    "discriminator_of",
     "encoder_config",
     "freeze",
+    "generator_of",
 ]

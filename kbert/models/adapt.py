@@ -9,6 +9,7 @@ from kbert.layers import (
     RelativeBias,
     RelativeEmbedding,
 )
+from kbert.models.encoder import encoder_layers
 
 _TABLES = (BertEmbedding, RelativeBias, RelativeEmbedding)
 
@@ -44,8 +45,9 @@ def freeze(
         >>> [variable.path for variable in model.trainable_variables]
         ['classifier/logits/kernel', 'classifier/logits/bias']
     """
-    blocks = [x for x in model.layers if isinstance(x, EncoderBlock)]
-    tables = [x for x in model.layers if isinstance(x, _TABLES)]
+    layers = encoder_layers(model)
+    blocks = [x for x in layers if isinstance(x, EncoderBlock)]
+    tables = [x for x in layers if isinstance(x, _TABLES)]
     if not blocks or not tables:
         raise ValueError(
             "Expected an encoder or a task model of kbert's builders. "
@@ -58,7 +60,7 @@ def freeze(
         )
     top = [
         layer
-        for layer in model.layers
+        for layer in layers
         if isinstance(layer, Pooler) or layer.name == "final_layer_norm"
     ]
     for layer in tables:

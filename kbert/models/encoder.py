@@ -1,5 +1,6 @@
 """The encoder as a functional model, and its config read back."""
 
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -13,6 +14,9 @@ from kbert.layers import (
     RelativeEmbedding,
 )
 
+# What the names of a generator's layers begin with, in a model that trains it
+# and an encoder on its guesses.
+GENERATOR = "generator_"
 # `EncoderConfig.relative_attention` → the argument of a block.
 _RELATIVE_ARGUMENTS = {
     "bias": "attention_bias",
@@ -80,22 +84,7 @@ def build_encoder(
         name="embedding",
     )
     x = embedding(inputs["token_ids"], inputs.get("segment_ids"))
-    shared = {"padding_mask": inputs["padding_mask"]}
-    if config.relative_attention:
-        argument = _RELATIVE_ARGUMENTS[config.relative_attention]
-        shared[argument] = _relative_layer(config, dtype)(x)
-    blocks = [_build_block(config, i, dtype) for i in range(config.num_blocks)]
-    for index in config.block_order():
-        x = blocks[index](x, **shared)
-    if config.pre_norm:
-        norm = keras.layers.LayerNormalization(
-            epsilon=config.layer_norm_epsilon,
-            center=config.has_bias,
-            dtype=dtype,
-            name="final_layer_norm",
-        )
-        x = norm(x)
-
+    x = apply_blocks(config, x, inputs, dtype)
     outputs = {"sequence_output": x}
     if config.has_pooler:
         pooler = Pooler(
@@ -108,12 +97,51 @@ def build_encoder(
     return keras.Model(inputs, outputs, name="encoder")
 
 
+def apply_blocks(
+    config: EncoderConfig,
+    x: keras.KerasTensor,
+    inputs: dict[str, keras.KerasTensor],
+    dtype: str | keras.DTypePolicy | None,
+    prefix: str = "",
+) -> keras.KerasTensor:
+    """Apply new encoder blocks, and what goes with them, to embeddings.
+
+    Args:
+        config: of the encoder.
+        x: embeddings, float (B, S, H).
+        inputs: of the model.
+        dtype: dtype policy of the layers.
+        prefix: what the names of the layers begin with.
+
+    Returns:
+        The hidden states, float (B, S, H).
+    """
+    shared = {"padding_mask": inputs["padding_mask"]}
+    if config.relative_attention:
+        argument = _RELATIVE_ARGUMENTS[config.relative_attention]
+        shared[argument] = _relative_layer(config, dtype, prefix)(x)
+    blocks = [
+        _build_block(config, i, dtype, prefix) for i in range(config.num_blocks)
+    ]
+    for index in config.block_order():
+        x = blocks[index](x, **shared)
+    if config.pre_norm:
+        norm = keras.layers.LayerNormalization(
+            epsilon=config.layer_norm_epsilon,
+            center=config.has_bias,
+            dtype=dtype,
+            name=prefix + "final_layer_norm",
+        )
+        x = norm(x)
+    return x
+
+
 def _token_input(name: str) -> keras.KerasTensor:
     return keras.Input(shape=(None,), dtype="int32", name=name)
 
 
 def _relative_layer(
-    config: EncoderConfig, dtype: str | keras.DTypePolicy | None
+    config: EncoderConfig, dtype: str | keras.DTypePolicy | None, prefix: str
 ) -> keras.layers.Layer:
     options: dict[str, Any] = {
         "num_buckets": config.relative_buckets,
@@ -122,17 +150,21 @@ def _relative_layer(
         "dtype": dtype,
     }
     if config.relative_attention == "bias":
-        return RelativeBias(config.num_heads, name="relative_bias", **options)
+        name = prefix + "relative_bias"
+        return RelativeBias(config.num_heads, name=name, **options)
     return RelativeEmbedding(
         config.hidden_size,
         layer_norm_epsilon=config.layer_norm_epsilon,
-        name="relative_embedding",
+        name=prefix + "relative_embedding",
         **options,
     )
 
 
 def _build_block(
-    config: EncoderConfig, index: int, dtype: str | keras.DTypePolicy | None
+    config: EncoderConfig,
+    index: int,
+    dtype: str | keras.DTypePolicy | None,
+    prefix: str,
 ) -> EncoderBlock:
     is_local = config.local_window and index % config.global_every
     return EncoderBlock(
@@ -154,7 +186,7 @@ def _build_block(
         ),
         window=config.local_window if is_local else None,
         dtype=dtype,
-        name=f"encoder_block_{index}",
+        name=f"{prefix}encoder_block_{index}",
     )
 
 
@@ -179,17 +211,42 @@ def encoder_config(model: keras.Model) -> EncoderConfig:
         >>> kbert.encoder_config(encoder) == kbert.families.BERT_TINY
         True
     """
+    return _config_of(model, encoder_layers(model))
+
+
+def encoder_layers(model: keras.Model) -> list[keras.layers.Layer]:
+    """Return a model's layers without those of a generator beside it."""
+    return [x for x in model.layers if not x.name.startswith(GENERATOR)]
+
+
+def generator_config(model: keras.Model) -> EncoderConfig:
+    """Read back the config of the generator of a replaced-token pretrainer.
+
+    Raises:
+        ValueError: if the model has no generator in it.
+    """
+    layers = [x for x in model.layers if x.name.startswith(GENERATOR)]
+    config = _config_of(model, layers)
+    width = _only_embedding(model).token.output_dim
+    same = width == config.hidden_size
+    return replace(config, embedding_size=None if same else width)
+
+
+def _config_of(
+    model: keras.Model, layers: list[keras.layers.Layer]
+) -> EncoderConfig:
+    """The config of the encoder that these layers and the embedding make."""
     embedding = _only_embedding(model)
-    blocks = [x for x in model.layers if isinstance(x, EncoderBlock)]
+    blocks = [x for x in layers if isinstance(x, EncoderBlock)]
     if not blocks:
         raise ValueError(
             "The model has no EncoderBlock among its layers. Received: "
-            f"layers {[layer.name for layer in model.layers]}"
+            f"layers {[layer.name for layer in layers]}"
         )
     block = blocks[0]
     return EncoderConfig(
         vocab_size=embedding.vocab_size,
-        hidden_size=embedding.hidden_size,
+        hidden_size=block.hidden_size,
         num_heads=block.num_heads,
         intermediate_size=block.intermediate_size,
         max_positions=embedding.max_positions,
@@ -202,14 +259,14 @@ def encoder_config(model: keras.Model) -> EncoderConfig:
         attention_dropout=block.attention_dropout,
         initializer_range=embedding.initializer_range,
         pad_token_id=embedding.pad_token_id,
-        has_pooler=any(isinstance(x, Pooler) for x in model.layers),
+        has_pooler=any(isinstance(x, Pooler) for x in layers),
         has_position_table=embedding.has_position_table,
         has_bias=embedding.has_bias,
         pre_norm=block.pre_norm,
         gated=block.gated,
         family=embedding.family,
         **_local_attention_of(blocks),
-        **_relative_attention_of(model),
+        **_relative_attention_of(layers),
         **_layers_of(_call_order(model, [x.name for x in blocks])),
     )
 
@@ -226,8 +283,10 @@ def _local_attention_of(blocks: list[EncoderBlock]) -> dict[str, Any]:
     return fields
 
 
-def _relative_attention_of(model: keras.Model) -> dict[str, Any]:
-    for layer in model.layers:
+def _relative_attention_of(
+    layers: list[keras.layers.Layer],
+) -> dict[str, Any]:
+    for layer in layers:
         if isinstance(layer, (RelativeBias, RelativeEmbedding)):
             is_bias = isinstance(layer, RelativeBias)
             return {

@@ -4,8 +4,15 @@ from typing import Any
 
 import keras
 
+from kbert.config import EncoderConfig
 from kbert.families import TRANSFORMED
-from kbert.layers import MLMHead, Pooler
+from kbert.layers import (
+    BertEmbedding,
+    MLMBias,
+    MLMHead,
+    Pooler,
+    ReplacedTokenHead,
+)
 from kbert.models.encoder import encoder_config
 
 
@@ -59,6 +66,54 @@ def pooled_output(encoder: keras.Model) -> keras.KerasTensor:
         name="pooler",
     )
     return pooler(outputs["sequence_output"])
+
+
+def mlm_logits(
+    config: EncoderConfig,
+    embedding: BertEmbedding,
+    x: keras.KerasTensor,
+    positions: keras.KerasTensor | None,
+    activation: str | None = None,
+    prefix: str = "",
+) -> Any:
+    """Return the logits (B, P, V) of a new masked-language head.
+
+    Args:
+        config: of the encoder.
+        embedding: whose token table the head is tied to.
+        x: hidden states (B, S, H).
+        positions: int (B, P), or None for every position.
+        activation: of the head's dense layer; None for the encoder's.
+        prefix: what the names of the layers begin with.
+    """
+    head = MLMHead(
+        config.hidden_size,
+        embedding_size=config.embedding_size,
+        activation=activation or config.activation,
+        layer_norm_epsilon=config.layer_norm_epsilon,
+        initializer_range=config.initializer_range,
+        has_bias=config.has_bias,
+        dtype=embedding.dtype_policy,
+        name=prefix + "mlm",
+    )
+    bias = MLMBias(
+        config.vocab_size,
+        dtype=embedding.dtype_policy,
+        name=prefix + "mlm_bias",
+    )
+    return bias(embedding(head(x, positions), reverse=True))
+
+
+def replaced_token_head(encoder: keras.Model) -> ReplacedTokenHead:
+    """Return a new head that tells replaced tokens of an encoder."""
+    config = encoder_config(encoder)
+    return ReplacedTokenHead(
+        config.hidden_size,
+        activation=config.activation,
+        initializer_range=config.initializer_range,
+        dtype=layer_dtype(encoder),
+        name="replaced_token",
+    )
 
 
 def layer_dtype(encoder: keras.Model) -> keras.DTypePolicy:

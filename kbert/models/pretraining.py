@@ -2,14 +2,15 @@
 
 import keras
 
-from kbert.layers import (
-    ClassificationHead,
-    MLMBias,
-    MLMHead,
-    ReplacedTokenHead,
-)
+from kbert.layers import ClassificationHead
 from kbert.models.encoder import encoder_config
-from kbert.models.parts import encoder_outputs, layer_dtype, pooled_output
+from kbert.models.parts import (
+    encoder_outputs,
+    layer_dtype,
+    mlm_logits,
+    pooled_output,
+    replaced_token_head,
+)
 
 
 def build_masked_lm(
@@ -131,14 +132,7 @@ def build_replaced_token_detector(
         Clark et al., 2020, https://arxiv.org/abs/2003.10555, section 2
     """
     x = encoder_outputs(encoder)["sequence_output"]
-    config = encoder_config(encoder)
-    head = ReplacedTokenHead(
-        config.hidden_size,
-        activation=config.activation,
-        initializer_range=config.initializer_range,
-        dtype=layer_dtype(encoder),
-        name="replaced_token",
-    )
+    head = replaced_token_head(encoder)
     return keras.Model(encoder.input, head(x), name=name)
 
 
@@ -149,24 +143,11 @@ def _masked_lm(
 ) -> tuple[dict[str, keras.KerasTensor], keras.KerasTensor]:
     """The inputs and the logits of masked-language modelling."""
     x = encoder_outputs(encoder)["sequence_output"]
-    config = encoder_config(encoder)
-    embedding = encoder.get_layer("embedding")
-    head = MLMHead(
-        config.hidden_size,
-        embedding_size=config.embedding_size,
-        activation=activation or config.activation,
-        layer_norm_epsilon=config.layer_norm_epsilon,
-        initializer_range=config.initializer_range,
-        has_bias=config.has_bias,
-        dtype=layer_dtype(encoder),
-        name="mlm",
-    )
-    bias = MLMBias(
-        config.vocab_size, dtype=layer_dtype(encoder), name="mlm_bias"
-    )
     inputs = dict(encoder.input)
     positions = None
     if not all_positions:
         positions = keras.Input((None,), dtype="int32", name="mask_positions")
         inputs["mask_positions"] = positions
-    return inputs, bias(embedding(head(x, positions), reverse=True))
+    embedding = encoder.get_layer("embedding")
+    config = encoder_config(encoder)
+    return inputs, mlm_logits(config, embedding, x, positions, activation)
