@@ -25,14 +25,14 @@ def truncated_normal(stddev: float) -> keras.initializers.Initializer:
 
 @contextlib.contextmanager
 def no_random_values(
-    replacement: keras.initializers.Initializer,
+    replacement: keras.initializers.Initializer | None = None,
 ) -> Iterator[None]:
-    """Let weights built in this context start from something else.
+    """Let weights built in this context start from something else, or zero.
 
     For loaders, which replace every one: drawing BERT-base's 110 million
     numbers takes longer than reading them.
     """
-    token = _REPLACEMENT.set(replacement)
+    token = _REPLACEMENT.set(replacement or keras.initializers.Zeros())
     try:
         yield
     finally:
