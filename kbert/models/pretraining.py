@@ -9,6 +9,7 @@ from kbert.layers import (
     ReplacedTokenHead,
 )
 from kbert.models.encoder import encoder_config
+from kbert.models.packed import refuse_packed
 from kbert.models.parts import encoder_outputs, layer_dtype, pooled_output
 
 
@@ -78,7 +79,7 @@ def build_pretrainer(
         a fresh one.
 
     Raises:
-        ValueError: if `encoder` is no kbert encoder.
+        ValueError: if `encoder` is no kbert encoder, or packed.
 
     Example:
         >>> import kbert
@@ -91,6 +92,7 @@ def build_pretrainer(
         Devlin et al., 2018, https://arxiv.org/abs/1810.04805, section 3.1;
         `run_pretraining.py` in google-research/bert
     """
+    refuse_packed(encoder, "a next-sentence head")
     inputs, logits = _masked_lm(encoder)
     head = ClassificationHead(
         2,
