@@ -75,7 +75,7 @@ def group_words(
     bounds[-1] = 1  # not a rounding error less
     lengths = 1 + np.searchsorted(bounds, draws, side="right")
     rows = words.first // length
-    ends = np.searchsorted(rows, rows) + _running_sums(lengths, rows)
+    ends = np.searchsorted(rows, rows) + running_sums(lengths, rows)
     starts = np.diff(rows, prepend=-1) != 0
     starts[ends[ends < np.searchsorted(rows, rows, side="right")]] = True
     starts[1:] |= words.first[1:] != (words.first + words.size)[:-1]
@@ -96,10 +96,10 @@ def choose_words(
     in all rows at once, up to the first word that does not fit.
 
     Args:
-        rows: int (W,), ascending.
+        rows: int (W,), ascending; or sequences, where rows hold several.
         sizes: int (W,), tokens.
         groups: int (W,), ascending, from 0 or 1 on.
-        budget: int (B,), tokens.
+        budget: int (B,), tokens; of each sequence, where rows hold several.
         turns: float (W,), random, the same for all words of a group.
 
     Returns:
@@ -113,9 +113,9 @@ def choose_words(
     budget = budget.copy()
     while len(left):
         # Of each group, what is before the first word that cannot fit.
-        too_many = _running_sums(sizes[left] > budget[rows[left]], groups[left])
+        too_many = running_sums(sizes[left] > budget[rows[left]], groups[left])
         left = left[too_many == 0]
-        total = _running_sums(sizes[left], rows[left])
+        total = running_sums(sizes[left], rows[left])
         fits = total <= budget[rows[left]]
         taken = left[fits]
         is_chosen[taken] = True
@@ -128,8 +128,13 @@ def choose_words(
     return is_chosen
 
 
-def _running_sums(values: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """Sum non-negative values up to each, anew where the key changes."""
+def running_sums(values: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Sum non-negative values up to each, anew where the key changes.
+
+    Args:
+        values: (W,), 0 or more.
+        keys: int (W,), ascending.
+    """
     total = np.cumsum(values)
     is_first = np.diff(keys, prepend=-1) != 0
     return total - np.maximum.accumulate(np.where(is_first, total - values, 0))

@@ -1,5 +1,6 @@
 """Data sets for pretraining: masked tokens, and pairs of segments."""
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -34,6 +35,7 @@ def masked_lm_dataset(
     max_length: int,
     next_sentence: bool = False,
     sentence_order: bool = False,
+    pack: bool = False,
     short_probability: float = _SHORT,
     mask_probability: float = 0.15,
     max_predictions: int | None = None,
@@ -55,12 +57,13 @@ def masked_lm_dataset(
     Args:
         texts: strings, each at most one sequence; or documents, lists of
             sentences, as `read_documents` yields them. Sentences of
-            documents are packed until sequences are full: into pairs of
+            documents are joined until sequences are full: into pairs of
             segments with `next_sentence` or `sentence_order`, else across
             the ends of documents, with [SEP] between two (RoBERTa's full
-            sentences). An iterator is read once, now. Or what
-            `read_records` opened of `write_pretraining_records`' files, for
-            a corpus beyond memory or a worker's share of one.
+            sentences). With `pack`, each document is cut into full
+            sequences, wherever that is. An iterator is read once, now. Or
+            what `read_records` opened of `write_pretraining_records`' files,
+            for a corpus beyond memory or a worker's share of one.
         tokenizer: of the model.
         batch_size: B.
         max_length: most tokens in a sequence, special ones included. A
@@ -70,6 +73,13 @@ def masked_lm_dataset(
             segment from another document.
         sentence_order: whether to make pairs of neighbouring segments of
             which half are swapped (ALBERT).
+        pack: whether rows hold several sequences end to end, so that all
+            have `max_length` tokens, whatever `pad_to` says, and next to none
+            is padding. They are for models of `build_packed`, in which a
+            token sees its own sequence alone. Which sequences share a row is
+            decided once, by their lengths; their order is not kept. Masks
+            are drawn in each sequence. By default P is enough for one in
+            each of 7 tokens or more.
         short_probability: share of the pairs that are made shorter than
             `max_length`.
         mask_probability: share of the ordinary tokens to mask. Of these,
@@ -98,16 +108,20 @@ def masked_lm_dataset(
         A `tf.data.Dataset` of `(x, y, sample_weight)`. `x` is a dict of
         int32: `token_ids`, `segment_ids` (absent where the tokenizer's
         family has none) and `padding_mask` (B, S), `mask_positions` (B, P).
-        `y` is int32 (B, P), the masked tokens, and `sample_weight` float32
-        (B, P), 0 in unused slots. For pairs both are dicts: `mlm` as above,
-        and `nsp` (B,), 0 where B follows A, 1 where it is random or swapped.
+        With `pack`, `sequence_ids` in place of `padding_mask`: 1 for the
+        tokens of a row's first sequence, 2 for those of its second, …, 0 for
+        padding. `y` is int32 (B, P), the masked tokens, and `sample_weight`
+        float32 (B, P), 0 in unused slots. For pairs both are dicts: `mlm` as
+        above, and `nsp` (B,), 0 where B follows A, 1 where it is random or
+        swapped.
 
     Raises:
         TypeError: if an item is no string or list of strings, as the first
             one is, or an option has the wrong type.
-        ValueError: if there is no text, an option is out of range,
-            `next_sentence` has one document, or only documents of one
-            sentence, or records were made with another tokenizer.
+        ValueError: if there is no text, an option is out of range, pairs or
+            records are to be packed, `next_sentence` has one document, or
+            only documents of one sentence, or records were made with another
+            tokenizer.
 
     Example:
         >>> import kbert
@@ -126,6 +140,7 @@ def masked_lm_dataset(
         Devlin et al., 2018, https://arxiv.org/abs/1810.04805, section 3.1;
         Liu et al., 2019, https://arxiv.org/abs/1907.11692, section 4;
         Lan et al., 2019, https://arxiv.org/abs/1909.11942;
+        Krell et al., 2021, https://arxiv.org/abs/2107.02027 (packing);
         google-research/bert, `create_pretraining_data.py`
     """
     options = BatchOptions(
@@ -136,11 +151,14 @@ def masked_lm_dataset(
         pad_to=pad_to,
         drop_remainder=drop_remainder,
     )
+    if pack:
+        options = dataclasses.replace(options, pad_to="max")
     check_max_length(tokenizer, max_length)
     make_pairs = pair_maker(
         next_sentence=next_sentence,
         sentence_order=sentence_order,
         short_probability=short_probability,
+        pack=pack,
     )
     # A share so small that nobody means it would leave sequences no slot.
     _check_share("mask_probability", mask_probability, lowest=0.001)
@@ -152,12 +170,13 @@ def masked_lm_dataset(
         )
     copies, has_words = dupe_factor or 1, unit != "token"
     if isinstance(texts, Records):
-        if make_pairs is not None or short_probability != _SHORT:
+        if make_pairs is not None or short_probability != _SHORT or pack:
             raise ValueError(
-                "Records hold pairs or not as they were written: leave out "
-                "`next_sentence`, `sentence_order` and `short_probability`. "
-                f"Received: {next_sentence}, {sentence_order} and "
-                f"{short_probability} with records"
+                "Records hold pairs or not as they were written, one in a "
+                "row: leave out `next_sentence`, `sentence_order`, "
+                "`short_probability` and `pack`. Received: "
+                f"{next_sentence}, {sentence_order}, {short_probability} and "
+                f"{pack} with records"
             )
         rows = RecordRows(
             texts,
@@ -177,6 +196,7 @@ def masked_lm_dataset(
             has_words=has_words,
             copies=copies,
             seed=seed,
+            pack=pack,
         )
         rows = SegmentRows(segments, template)
     batches = PretrainingBatches(
@@ -186,9 +206,10 @@ def masked_lm_dataset(
         max_predictions=max_predictions,
         is_static=dupe_factor is not None,
         has_segments=tokenizer.has_segments,
+        pack=pack,
     )
     return make_dataset(
-        rows.lengths,
+        batches.rows.lengths,
         batches,
         batches.signature,
         options,
@@ -197,7 +218,11 @@ def masked_lm_dataset(
 
 
 def pair_maker(
-    *, next_sentence: bool, sentence_order: bool, short_probability: float
+    *,
+    next_sentence: bool,
+    sentence_order: bool,
+    short_probability: float,
+    pack: bool = False,
 ) -> Callable[[Corpus, int, np.random.Generator], Segments] | None:
     """Check the options of pairs.
 
@@ -205,6 +230,7 @@ def pair_maker(
         next_sentence: see `masked_lm_dataset`, as the others.
         sentence_order: not with `next_sentence`.
         short_probability: from 0 to 1.
+        pack: not with the first two.
 
     Returns:
         What makes pairs of a corpus, or None for sequences of one segment.
@@ -213,7 +239,13 @@ def pair_maker(
         TypeError: if an option has the wrong type.
         ValueError: if an option is out of range.
     """
-    _check_switches(next_sentence, sentence_order)
+    _check_switches(
+        {
+            "next_sentence": next_sentence,
+            "sentence_order": sentence_order,
+            "pack": pack,
+        }
+    )
     _check_share("short_probability", short_probability, lowest=0)
     if not (next_sentence or sentence_order):
         return None
@@ -223,19 +255,17 @@ def pair_maker(
     )
 
 
-def _check_switches(next_sentence: bool, sentence_order: bool) -> None:
-    for name, value in (
-        ("next_sentence", next_sentence),
-        ("sentence_order", sentence_order),
-    ):
+def _check_switches(switches: dict[str, bool]) -> None:
+    for name, value in switches.items():
         if not isinstance(value, (bool, np.bool_)):
             raise TypeError(
                 f"`{name}` must be a bool. Received: {name}={value!r}"
             )
-    if next_sentence and sentence_order:
+    chosen = [f"{name}=True" for name, value in switches.items() if value]
+    if len(chosen) > 1:
         raise ValueError(
-            "Pairs have one label: choose one. Received: next_sentence=True, "
-            "sentence_order=True"
+            "Pairs have one label, and a row of several sequences has none: "
+            f"choose one. Received: {', '.join(chosen)}"
         )
 
 

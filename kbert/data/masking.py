@@ -11,6 +11,7 @@ from kbert.data.mask_units import (
     choose_words,
     find_words,
     group_words,
+    running_sums,
 )
 from kbert.data.tokenizer import Tokenizer
 
@@ -100,6 +101,7 @@ class Masker:
         *,
         num_slots: int,
         limits: np.ndarray | int | None = None,
+        sequence_ids: np.ndarray | None = None,
     ) -> MaskedTokens:
         """Mask a batch.
 
@@ -109,8 +111,11 @@ class Masker:
                 the unit "token". The first token after a special one starts
                 a word in any case.
             draws: float64 (B, S + 1, 4), see `draw_for_masks`.
-            num_slots: P. No sequence has more masks.
-            limits: (B,), most masks in each sequence, at most P; None for P.
+            num_slots: P. No row has more masks.
+            limits: (B,), most masks in each row, at most P; None for P.
+            sequence_ids: int (B, S), where rows hold several sequences, the
+                number of each token's; None for one sequence a row. The
+                first sequences of a row come first where P are not enough.
 
         Returns:
             A `MaskedTokens`; `token_ids` is not changed.
@@ -119,20 +124,21 @@ class Masker:
             num_slots if limits is None else limits, len(token_ids)
         )
         can_mask = self._is_ordinary[token_ids]
-        words, budget = self._words(
-            can_mask, word_starts, limits, draws[:, 0, 0]
+        is_first = np.zeros(token_ids.shape, bool)
+        is_first[:, 0] = True
+        if sequence_ids is not None:
+            is_first[:, 1:] = np.diff(sequence_ids, axis=1) != 0
+        words, owners, budget = self._words(
+            can_mask, word_starts, is_first, limits, draws[:, 0, 0]
         )
-        length = token_ids.shape[1]
         draws = draws[:, 1:].reshape(-1, 4)
-        groups = group_words(words, length, self.unit, draws[words.first, SPAN])
+        groups = group_words(
+            words, token_ids.shape[1], self.unit, draws[words.first, SPAN]
+        )
         # Where the group of each word begins.
         begin = words.first[np.searchsorted(groups, groups)]
         is_chosen = choose_words(
-            words.first // length,
-            words.size,
-            groups,
-            budget,
-            draws[begin, TURN],
+            owners, words.size, groups, budget, draws[begin, TURN]
         )
         which = is_chosen[words.of]
         index = np.flatnonzero(can_mask)[which]
@@ -149,27 +155,41 @@ class Masker:
         self,
         can_mask: np.ndarray,
         word_starts: np.ndarray | None,
+        is_first: np.ndarray,
         limits: np.ndarray,
         draws: np.ndarray,
-    ) -> tuple[Words, np.ndarray]:
-        """Find the words, and decide how many tokens each row gives."""
-        num_rows, length = can_mask.shape
+    ) -> tuple[Words, np.ndarray, np.ndarray]:
+        """Find the words, and decide how many tokens each sequence gives.
+
+        Returns the words, the sequence of each, counted through the batch,
+        and the number of tokens for each sequence.
+        """
+        length = can_mask.shape[1]
+        sequence = np.cumsum(is_first) - 1
+        row = np.flatnonzero(is_first) // length
         starts = can_mask.copy()
         if word_starts is not None:
             starts[:, 1:] &= word_starts[:, 1:] | ~can_mask[:, :-1]
         words = find_words(can_mask, starts)
-        smallest = np.full(num_rows, length + 1)
-        np.minimum.at(smallest, words.first // length, words.size)
-        num_tokens = can_mask.sum(axis=1)
-        is_short = (num_tokens > 0) & (smallest > limits)
+        smallest = np.full(len(row), length + 1)
+        np.minimum.at(smallest, sequence[words.first], words.size)
+        num_tokens = np.bincount(sequence[can_mask.ravel()], minlength=len(row))
+        is_short = (num_tokens > 0) & (smallest > limits[row])
         if is_short.any():
             # Not even one word fits into the slots: there, tokens are words.
-            starts[is_short] = can_mask[is_short]
+            starts |= can_mask & is_short[sequence].reshape(can_mask.shape)
             words = find_words(can_mask, starts)
             smallest[is_short] = 1
-        budget = np.floor(self.probability * num_tokens + draws)
-        budget = np.minimum(np.maximum(budget, smallest), limits)
-        return words, np.where(num_tokens > 0, budget, 0).astype(np.int64)
+        # Sequences of a row share what is drawn, so that their sum is rounded
+        # once and fits into the slots.
+        draw = draws[row]
+        total = running_sums(num_tokens, row)
+        budget = np.floor(self.probability * total + draw)
+        budget -= np.floor(self.probability * (total - num_tokens) + draw)
+        budget = np.where(num_tokens > 0, np.maximum(budget, smallest), 0)
+        left = limits[row] - (running_sums(budget, row) - budget)
+        budget = np.clip(budget, 0, np.maximum(left, 0))
+        return words, sequence[words.first], budget.astype(np.int64)
 
     def _corrupt(
         self,

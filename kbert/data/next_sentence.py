@@ -171,6 +171,30 @@ def sentence_order_pairs(
     return _segments(corpus, bounds, labels, room, rng)
 
 
+def cut_documents(corpus: Corpus, room: int) -> Segments:
+    """Cut each document into sequences that are full, but for its last.
+
+    Cuts fall between any two tokens: whole sentences would leave a tenth of
+    each sequence empty, and nothing short enough to fill it.
+
+    Args:
+        corpus: tokens of documents.
+        room: most tokens in a sequence, without [CLS] and [SEP].
+
+    Returns:
+        `Segments` without B, none of which holds two documents.
+    """
+    borders = corpus.sentences[corpus.documents]
+    counts = -(-np.diff(borders) // room)
+    number = np.arange(counts.sum()) - np.repeat(
+        np.cumsum(counts) - counts, counts
+    )
+    starts = np.repeat(borders[:-1], counts) + room * number
+    stops = np.minimum(starts + room, np.repeat(borders[1:], counts))
+    bounds = np.stack([starts, stops, stops, stops], axis=1)
+    return Segments(bounds, labels=None, corpus=corpus)
+
+
 def full_sentences(corpus: Corpus, room: int, sep_token_id: int) -> Segments:
     """Pack sentences, across documents, into sequences that are full.
 

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable
 from itertools import chain, islice
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -16,16 +16,16 @@ from kbert.data.corpus import (
 )
 from kbert.data.mask_draws import draw_for_masks
 from kbert.data.masking import Masker
-from kbert.data.next_sentence import Segments, full_sentences
-from kbert.data.segments import Rows, Template
+from kbert.data.next_sentence import Segments, cut_documents, full_sentences
+from kbert.data.segments import PackedRows, PaddedRows, Template
 from kbert.data.texts import short_repr
 from kbert.data.tokenizer import Tokenizer
 
 _LOGGER = logging.getLogger("kbert")
 
-# Last word of the seed, so that no two draws share one. The plan of an epoch
+# Last words of the seeds, so that no two draws share one. The plan of an epoch
 # has (seed, epoch), which numpy reads as (seed, epoch, 0, 0).
-_OF_SEGMENTS = 1
+_OF_SEGMENTS, _OF_PACKING = 1, 4
 
 
 def make_segments(
@@ -39,6 +39,7 @@ def make_segments(
     copies: int,
     seed: int,
     chunk: int = 0,
+    pack: bool = False,
 ) -> Segments:
     """Tokenise texts or documents and arrange them in sequences.
 
@@ -53,6 +54,8 @@ def make_segments(
         copies: how often to make sequences of everything.
         seed: of what is drawn.
         chunk: which part of a larger corpus this is; each draws anew.
+        pack: whether several sequences will share a row. Then no sequence
+            holds two documents.
 
     Returns:
         `Segments`.
@@ -77,6 +80,8 @@ def make_segments(
             items, tokenizer, max_sentence=room, has_words=has_words
         )
         rng = np.random.default_rng((seed, chunk, 0, _OF_SEGMENTS))
+        if pack:
+            return _join([cut_documents(corpus, room)] * copies)
         if make_pairs is None:
             packed = full_sentences(corpus, room, template.sep_token_id)
             return _join([packed] * copies)
@@ -113,20 +118,18 @@ def _join(parts: list[Segments]) -> Segments:
     )
 
 
-class PaddedRows(Protocol):
-    """Sequences, wherever they are kept.
-
-    Attributes:
-        lengths: int (N,), tokens of each, special ones included.
-        is_pair: whether they have two segments, and labels.
-    """
-
-    lengths: np.ndarray
-    is_pair: bool
-
-    def __call__(self, indices: np.ndarray, length: int) -> Rows:
-        """Return rows of the sequences `indices`, padded to `length`."""
-        ...
+def _packed(rows: PaddedRows, options: BatchOptions) -> PackedRows:
+    seed = (options.seed, 0, 0, _OF_PACKING)
+    rng = np.random.default_rng(seed) if options.shuffle else None
+    packed = PackedRows(rows, options.max_length, rng)
+    tokens = len(packed.lengths) * options.max_length
+    _LOGGER.info(
+        "%d sequences share %d rows; %.1f %% of the tokens are real.",
+        len(rows.lengths),
+        len(packed.lengths),
+        100 * packed.lengths.sum() / max(tokens, 1),
+    )
+    return packed
 
 
 class PretrainingBatches:
@@ -139,6 +142,8 @@ class PretrainingBatches:
         max_predictions: P, or None for what the length asks for.
         is_static: whether every epoch has the same masks.
         has_segments: whether the model takes `segment_ids`.
+        pack: whether several sequences share a row. `options` then pad to
+            "max".
     """
 
     def __init__(
@@ -150,9 +155,10 @@ class PretrainingBatches:
         max_predictions: int | None,
         is_static: bool,
         has_segments: bool,
+        pack: bool = False,
     ):
         """See the class."""
-        self.rows = rows
+        self.rows = _packed(rows, options) if pack else rows
         self._has_segments = has_segments
         self._masker = masker
         self._max_predictions = max_predictions
@@ -169,7 +175,7 @@ class PretrainingBatches:
             ]
         )
         array = ArraySpec(("B", "S"), "int32")
-        names = ["token_ids", "padding_mask"]
+        names = ["token_ids", "sequence_ids" if pack else "padding_mask"]
         names += ["segment_ids"] * self._has_segments
         inputs = {name: array for name in names}
         inputs["mask_positions"] = ArraySpec(("B", slots), "int32")
@@ -193,12 +199,16 @@ class PretrainingBatches:
             draw_for_masks(self._seed, epoch, rows.numbers, batch.length),
             num_slots=self._num_slots(batch.length),
             limits=self._limits[self.rows.lengths[batch.indices]],
+            sequence_ids=rows.sequence_ids,
         )
         x = {
             "token_ids": masked.token_ids,
-            "padding_mask": rows.padding_mask,
             "mask_positions": masked.positions,
         }
+        if rows.sequence_ids is None:
+            x["padding_mask"] = rows.padding_mask
+        else:
+            x["sequence_ids"] = rows.sequence_ids
         if self._has_segments:
             x["segment_ids"] = rows.segment_ids
         if rows.labels is None:

@@ -106,14 +106,14 @@ class RecordRows:
         self.lengths = np.tile(records.lengths, copies)
         self._records = records
         self._has_words = has_words
-        self._pad_token_id = tokenizer.pad_token_id
+        self.pad_token_id = tokenizer.pad_token_id
 
     def __call__(self, indices: np.ndarray, length: int) -> Rows:
         """Return rows of the sequences `indices`, padded to `length`."""
         records = self._records
         copies, places = np.divmod(indices, len(records))
         shape = (len(indices), length)
-        token_ids = np.full(shape, self._pad_token_id, np.int32)
+        token_ids = np.full(shape, self.pad_token_id, np.int32)
         segment_ids = np.zeros(shape, np.int32)
         word_starts = np.zeros(shape, bool)
         labels = np.zeros(len(indices), np.int32)

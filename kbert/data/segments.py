@@ -1,10 +1,12 @@
 """Model inputs of a batch, out of ranges of a corpus' tokens."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from kbert.data.next_sentence import Segments
+from kbert.data.packing import Packing
 from kbert.data.tokenizer import Tokenizer
 
 
@@ -69,6 +71,8 @@ class Rows:
         word_starts: bool (B, S), or None if the corpus has none.
         labels: int32 (B,), those of the pairs, or None.
         numbers: int64 (B,), which decide about the masks.
+        sequence_ids: int32 (B, S), the sequence of each token, from 1 on, 0
+            for padding; None where a row is one sequence.
     """
 
     token_ids: np.ndarray
@@ -77,6 +81,25 @@ class Rows:
     word_starts: np.ndarray | None
     labels: np.ndarray | None
     numbers: np.ndarray
+    sequence_ids: np.ndarray | None = None
+
+
+class PaddedRows(Protocol):
+    """Sequences, wherever they are kept.
+
+    Attributes:
+        lengths: int (N,), tokens of each, special ones included.
+        is_pair: whether they have two segments, and labels.
+        pad_token_id: what fills up rows.
+    """
+
+    lengths: np.ndarray
+    is_pair: bool
+    pad_token_id: int
+
+    def __call__(self, indices: np.ndarray, length: int) -> Rows:
+        """Return rows of the sequences `indices`, padded to `length`."""
+        ...
 
 
 class SegmentRows:
@@ -89,12 +112,14 @@ class SegmentRows:
     Attributes:
         lengths: int64 (N,), tokens of each, special ones included.
         is_pair: whether they have two segments, and labels.
+        pad_token_id: what fills up rows.
     """
 
     def __init__(self, segments: Segments, template: Template):
         """See the class."""
         self._corpus = segments.corpus
         self._template = template
+        self.pad_token_id = template.pad_token_id
         self.is_pair = segments.labels is not None
         self._labels = segments.labels
         self._starts = segments.bounds[:, ::2]
@@ -137,4 +162,66 @@ class SegmentRows:
             None if all_starts is None else word_starts,
             None if self._labels is None else self._labels[indices],
             indices,
+        )
+
+
+class PackedRows:
+    """Writes out rows that hold several sequences, end to end.
+
+    Args:
+        rows: writes out the sequences.
+        capacity: most tokens in a row.
+        rng: as for `Packing`.
+
+    Attributes:
+        lengths: int64 (R,), tokens of each row that are no padding.
+        is_pair: False: rows of several sequences have no label.
+        pad_token_id: what fills up rows.
+    """
+
+    is_pair = False
+
+    def __init__(
+        self,
+        rows: PaddedRows,
+        capacity: int,
+        rng: np.random.Generator | None = None,
+    ):
+        """See the class."""
+        self._rows = rows
+        self.pad_token_id = rows.pad_token_id
+        self._packing = Packing(rows.lengths, capacity, rng)
+        self.lengths = self._packing.lengths
+
+    def __call__(self, indices: np.ndarray, length: int) -> Rows:
+        """Return the rows `indices`, padded to `length`."""
+        bounds = self._packing.bounds
+        counts = bounds[indices + 1] - bounds[indices]
+        number = np.arange(counts.sum()) - np.repeat(
+            np.cumsum(counts) - counts, counts
+        )
+        which = self._packing.indices[
+            np.repeat(bounds[indices], counts) + number
+        ]
+        lengths = self._rows.lengths[which]
+        apart = self._rows(which, int(lengths.max()))
+        is_real = np.arange(length) < self.lengths[indices, None]
+
+        def end_to_end(values: np.ndarray, fill: int) -> np.ndarray:
+            packed = np.full(is_real.shape, fill, values.dtype)
+            packed[is_real] = values[apart.padding_mask == 1]
+            return packed
+
+        word_starts = apart.word_starts
+        if word_starts is not None:
+            word_starts = end_to_end(word_starts, 0)
+        numbers = np.broadcast_to(1 + number[:, None], apart.token_ids.shape)
+        return Rows(
+            end_to_end(apart.token_ids, self.pad_token_id),
+            end_to_end(apart.segment_ids, 0),
+            is_real.astype(np.int32),
+            word_starts,
+            None,
+            indices,
+            end_to_end(numbers.astype(np.int32), 0),
         )

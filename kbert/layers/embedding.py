@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from kbert.layers.initializers import truncated_normal
+from kbert.layers.local_attention import same_sequence
 
 
 class _Table(keras.layers.Embedding):
@@ -54,6 +55,9 @@ class BertEmbedding(keras.layers.Layer):
             `reverse=True`, float (..., E).
         segment_ids: int (B, S), each in [0, num_segments), or None for all
             zero.
+        sequence_ids: int (B, S), where a row holds several sequences: each
+            token's sequence. Positions count from 0 in each. None for one
+            sequence a row.
         training: bool, whether dropout is on; it never is in a frozen layer
             (`trainable = False`).
         reverse: bool, whether to project to the vocabulary.
@@ -151,7 +155,9 @@ class BertEmbedding(keras.layers.Layer):
             name=name,
         )
 
-    def build(self, token_ids_shape, segment_ids_shape=None):
+    def build(
+        self, token_ids_shape, segment_ids_shape=None, sequence_ids_shape=None
+    ):
         """Create the tables; shapes are (B, S)."""
         table_shape = (*token_ids_shape, self.token.output_dim)
         self.token.build(token_ids_shape)
@@ -167,6 +173,7 @@ class BertEmbedding(keras.layers.Layer):
         self,
         token_ids,
         segment_ids=None,
+        sequence_ids=None,
         training=None,
         reverse=False,
         project=True,
@@ -177,7 +184,10 @@ class BertEmbedding(keras.layers.Layer):
             return ops.matmul(token_ids, ops.transpose(table))
         self._check_inputs(token_ids, segment_ids)
         x = self.token(token_ids)
-        if self.position is not None:
+        if self.position is not None and sequence_ids is not None:
+            places = self.position_offset + _places(sequence_ids)
+            x = x + self.position(places)
+        elif self.position is not None:
             # A slice, not a gather: its gradient is a dense pad.
             first, length = self.position_offset, ops.shape(token_ids)[1]
             table = ops.convert_to_tensor(self.position.embeddings)
@@ -210,6 +220,7 @@ class BertEmbedding(keras.layers.Layer):
         self,
         token_ids,
         segment_ids=None,
+        sequence_ids=None,
         training=None,
         reverse=False,
         project=True,
@@ -241,3 +252,11 @@ class BertEmbedding(keras.layers.Layer):
             "has_position_table": self.has_position_table,
             "has_bias": self.has_bias,
         }
+
+
+def _places(sequence_ids):
+    """How many tokens of its sequence come before each token, int (B, S)."""
+    places = ops.arange(ops.shape(sequence_ids)[1])
+    is_before = same_sequence(sequence_ids, sequence_ids)
+    is_before = ops.logical_and(is_before, places < places[:, None])
+    return ops.sum(ops.cast(is_before, "int32"), axis=-1)

@@ -43,6 +43,8 @@ class EncoderBlock(keras.layers.Layer):
             None for no padding.
         attention_bias: float (1 or B, N, S, S) of `RelativeBias`, or None.
         relative_embeddings: float (2S, H) of `RelativeEmbedding`, or None.
+        sequence_ids: int (B, S), in place of `padding_mask` in packed rows,
+            see `SelfAttention`; or None.
         training: bool, whether dropout is on; it never is in a frozen layer
             (`trainable = False`).
 
@@ -157,6 +159,7 @@ class EncoderBlock(keras.layers.Layer):
         padding_mask_shape=None,
         attention_bias_shape=None,
         relative_embeddings_shape=None,
+        sequence_ids_shape=None,
     ):
         """Create the sublayers' weights; the first shape is (B, S, H)."""
         self.attention.build(hidden_states_shape, padding_mask_shape)
@@ -176,6 +179,7 @@ class EncoderBlock(keras.layers.Layer):
         padding_mask=None,
         attention_bias=None,
         relative_embeddings=None,
+        sequence_ids=None,
         training=None,
     ):
         """See the class."""
@@ -191,6 +195,7 @@ class EncoderBlock(keras.layers.Layer):
                 padding_mask,
                 attention_bias,
                 relative_embeddings,
+                sequence_ids,
                 training=training,
             )
             return self.dropout(attended, training=training)
@@ -216,6 +221,7 @@ class EncoderBlock(keras.layers.Layer):
         padding_mask_shape=None,
         attention_bias_shape=None,
         relative_embeddings_shape=None,
+        sequence_ids_shape=None,
     ):
         """Return (B, S, H)."""
         return hidden_states_shape

@@ -10,12 +10,18 @@ from keras import ops
 _WINDOWS = 4
 
 
-def attention_mask(query, padding_mask, window: int | None):
+def same_sequence(queries, keys):
+    """Which tokens are of one sequence: (…, T), (…, S) → bool (…, T, S)."""
+    return ops.equal(ops.expand_dims(queries, -1), ops.expand_dims(keys, -2))
+
+
+def attention_mask(query, padding_mask, sequence_ids, window: int | None):
     """Mask of all pairs of tokens that see each other.
 
     Args:
         query: float (B, S, N, D), read for S alone.
         padding_mask: bool (B, S), or None.
+        sequence_ids: int (B, S), or None.
         window: int or None, how far a token sees to each side.
 
     Returns:
@@ -24,6 +30,8 @@ def attention_mask(query, padding_mask, window: int | None):
     mask = None
     if padding_mask is not None:
         mask = padding_mask[:, None, None, :]
+    if sequence_ids is not None:
+        mask = same_sequence(sequence_ids, sequence_ids)[:, None]
     if window is not None:
         places = ops.arange(ops.shape(query)[1])
         distances = ops.abs(places[:, None] - places[None, :])
@@ -33,7 +41,13 @@ def attention_mask(query, padding_mask, window: int | None):
 
 
 def attend_locally(
-    attend: Callable[..., Any], query, key, value, padding_mask, window: int
+    attend: Callable[..., Any],
+    query,
+    key,
+    value,
+    padding_mask,
+    sequence_ids,
+    window: int,
 ):
     """Attend to neighbours only.
 
@@ -48,6 +62,7 @@ def attend_locally(
         key: likewise.
         value: likewise.
         padding_mask: bool (B, S), or None.
+        sequence_ids: int (B, S), 0 or more, or None.
         window: int, how far a token sees to each side.
 
     Returns:
@@ -55,7 +70,7 @@ def attend_locally(
     """
     length = query.shape[1]
     if length is not None and length < _WINDOWS * window:
-        mask = attention_mask(query, padding_mask, window)
+        mask = attention_mask(query, padding_mask, sequence_ids, window)
         return attend(query, key, value, mask)
 
     batch, length, heads, size = ops.shape(query)
@@ -77,15 +92,21 @@ def attend_locally(
         x = ops.concatenate([x[:, :-2], x[:, 1:-1], x[:, 2:]], axis=2)
         return ops.reshape(x, (batch * blocks, 3 * block, *ops.shape(x)[3:]))
 
-    if padding_mask is None:
-        padding_mask = ops.ones((batch, length), dtype="int32")
-    real = with_neighbours(ops.cast(padding_mask, "int32"), 0)
+    if sequence_ids is not None:
+        # One more than before, so that no token is of the fillers' number.
+        numbers = ops.cast(sequence_ids, "int32") + 1
+        seen = same_sequence(
+            ops.reshape(in_blocks(numbers, 0), (batch * blocks, block)),
+            with_neighbours(numbers, 0),
+        )[:, None]
+    else:
+        if padding_mask is None:
+            padding_mask = ops.ones((batch, length), dtype="int32")
+        real = with_neighbours(ops.cast(padding_mask, "int32"), 0)
+        seen = ops.cast(real, "bool")[:, None, None, :]
     # Key k of a block's three stands at k - block in the block's count.
     ahead = ops.arange(3 * block)[None, :] - ops.arange(block)[:, None] - block
-    mask = ops.logical_and(
-        ops.cast(real, "bool")[:, None, None, :],
-        (ops.abs(ahead) <= window)[None, None],
-    )
+    mask = ops.logical_and(seen, (ops.abs(ahead) <= window)[None, None])
     context = attend(
         ops.reshape(in_blocks(query, 2), (batch * blocks, block, heads, size)),
         with_neighbours(key, 2),

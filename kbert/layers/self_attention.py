@@ -44,6 +44,9 @@ class SelfAttention(keras.layers.Layer):
         relative_embeddings: float (2S, H), of `RelativeEmbedding`; or None.
             Queries and keys then attend to distances too (disentangled
             attention), with the same projections.
+        sequence_ids: int (B, S), in place of `padding_mask` where a row holds
+            several sequences: each token's sequence, from 1 on, 0 for
+            padding. A token sees its own sequence alone; or None.
         training: bool, whether dropout is on; it never is in a frozen layer
             (`trainable = False`).
 
@@ -51,7 +54,8 @@ class SelfAttention(keras.layers.Layer):
         Float (B, S, H) in the compute dtype.
 
     Raises:
-        ValueError: if `hidden_size` is no multiple of `num_heads`.
+        ValueError: if `hidden_size` is no multiple of `num_heads`, or both
+            `padding_mask` and `sequence_ids` are given.
 
     Example:
         >>> import numpy as np, kbert
@@ -65,7 +69,8 @@ class SelfAttention(keras.layers.Layer):
         `attention_layer` in google-research/bert `modeling.py`;
         Su et al., 2021, https://arxiv.org/abs/2104.09864 (RoPE);
         Beltagy et al., 2020, https://arxiv.org/abs/2004.05150 (windows);
-        He et al., 2020, https://arxiv.org/abs/2006.03654 (disentangled)
+        He et al., 2020, https://arxiv.org/abs/2006.03654 (disentangled);
+        Krell et al., 2021, https://arxiv.org/abs/2107.02027 (packed rows)
     """
 
     def __init__(
@@ -117,6 +122,7 @@ class SelfAttention(keras.layers.Layer):
         padding_mask_shape=None,
         attention_bias_shape=None,
         relative_embeddings_shape=None,
+        sequence_ids_shape=None,
     ):
         """Create the four kernels; the first shape is (B, S, H)."""
         for dense in (self.query, self.key, self.value, self.output_dense):
@@ -128,9 +134,16 @@ class SelfAttention(keras.layers.Layer):
         padding_mask=None,
         attention_bias=None,
         relative_embeddings=None,
+        sequence_ids=None,
         training=None,
     ):
         """See the class."""
+        if padding_mask is not None and sequence_ids is not None:
+            raise ValueError(
+                "`sequence_ids` are given in place of `padding_mask`. "
+                f"Received: padding_mask={padding_mask}, "
+                f"sequence_ids={sequence_ids}"
+            )
         query = self._split_heads(self.query(hidden_states))
         key = self._split_heads(self.key(hidden_states))
         value = self._split_heads(self.value(hidden_states))
@@ -165,11 +178,19 @@ class SelfAttention(keras.layers.Layer):
             )
 
         if self.window is None or attention_bias is not None:
-            mask = attention_mask(query, padding_mask, self.window)
+            mask = attention_mask(
+                query, padding_mask, sequence_ids, self.window
+            )
             context = attend(query, key, value, mask)
         else:
             context = attend_locally(
-                attend, query, key, value, padding_mask, self.window
+                attend,
+                query,
+                key,
+                value,
+                padding_mask,
+                sequence_ids,
+                self.window,
             )
         batch, length = ops.shape(hidden_states)[:2]
         context = ops.reshape(context, (batch, length, self.hidden_size))
@@ -224,6 +245,7 @@ class SelfAttention(keras.layers.Layer):
         padding_mask_shape=None,
         attention_bias_shape=None,
         relative_embeddings_shape=None,
+        sequence_ids_shape=None,
     ):
         """Return (B, S, H)."""
         return hidden_states_shape

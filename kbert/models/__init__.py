@@ -7,6 +7,7 @@ from kbert.models.builders import (
     build_token_classifier,
 )
 from kbert.models.encoder import build_encoder, encoder_config
+from kbert.models.packed import build_packed
 from kbert.models.pretraining import (
     build_masked_lm,
     build_pretrainer,
@@ -22,6 +23,7 @@ __all__ = [
     "build_classifier",
     "build_encoder",
     "build_masked_lm",
+    "build_packed",
     "build_pretrainer",
     "build_replaced_token_detector",
     "build_replaced_token_pretrainer",

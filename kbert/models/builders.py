@@ -17,6 +17,7 @@ from kbert.layers import (
     TokenClassificationHead,
 )
 from kbert.models.encoder import encoder_config
+from kbert.models.packed import refuse_packed
 from kbert.models.parts import (
     encoder_outputs,
     given_or,
@@ -75,9 +76,9 @@ def build_classifier(
 
     Raises:
         TypeError: if an argument has the wrong type.
-        ValueError: if `encoder` is no kbert encoder, `num_classes` is under
-            1, `label_names` does not hold `num_classes` different names, or
-            `problem_type` is unknown.
+        ValueError: if `encoder` is no kbert encoder, or packed,
+            `num_classes` is under 1, `label_names` does not hold
+            `num_classes` different names, or `problem_type` is unknown.
 
     Example:
         >>> import kbert
@@ -89,6 +90,7 @@ def build_classifier(
     References:
         Devlin et al., 2018, https://arxiv.org/abs/1810.04805, section 4.1
     """
+    refuse_packed(encoder, "a classifier")
     config = encoder_config(encoder)
     form: dict[str, Any] = CLASSIFIER_FORMS.get(
         config.family, CLASSIFIER_FORMS["bert"]
@@ -195,7 +197,7 @@ def build_span_model(
         question and of padding too. It has no pooler.
 
     Raises:
-        ValueError: if `encoder` is no kbert encoder.
+        ValueError: if `encoder` is no kbert encoder, or packed.
 
     Example:
         >>> import kbert
@@ -207,6 +209,7 @@ def build_span_model(
     References:
         Devlin et al., 2018, https://arxiv.org/abs/1810.04805, section 4.2
     """
+    refuse_packed(encoder, "a span model")
     outputs = encoder_outputs(encoder)
     head = SpanHead(
         initializer_range=encoder_config(encoder).initializer_range,

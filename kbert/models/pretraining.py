@@ -4,6 +4,7 @@ import keras
 
 from kbert.layers import ClassificationHead
 from kbert.models.encoder import encoder_config
+from kbert.models.packed import refuse_packed
 from kbert.models.parts import (
     encoder_outputs,
     layer_dtype,
@@ -79,7 +80,7 @@ def build_pretrainer(
         a fresh one.
 
     Raises:
-        ValueError: if `encoder` is no kbert encoder.
+        ValueError: if `encoder` is no kbert encoder, or packed.
 
     Example:
         >>> import kbert
@@ -92,6 +93,7 @@ def build_pretrainer(
         Devlin et al., 2018, https://arxiv.org/abs/1810.04805, section 3.1;
         `run_pretraining.py` in google-research/bert
     """
+    refuse_packed(encoder, "a next-sentence head")
     inputs, logits = _masked_lm(encoder)
     head = ClassificationHead(
         2,

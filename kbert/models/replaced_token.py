@@ -14,6 +14,7 @@ from kbert.models.encoder import (
     encoder_config,
     generator_config,
 )
+from kbert.models.packed import refuse_packed
 from kbert.models.parts import (
     encoder_outputs,
     layer_dtype,
@@ -84,6 +85,7 @@ def build_replaced_token_pretrainer(
         `run_pretraining.py` in google-research/electra
     """
     encoder_outputs(encoder)
+    refuse_packed(encoder, "a generator")
     config = _smaller(encoder_config(encoder), generator_size, generator_depth)
     inputs = dict(encoder.input)
     for key in ("mask_positions", "original_ids"):
