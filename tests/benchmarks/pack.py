@@ -103,25 +103,33 @@ def main():
         for batch in batches[way][-3:]:  # traces
             model.train_on_batch(*batch)
     seconds = {way: [] for way in WAYS}
+    core_seconds = {way: [] for way in WAYS}
     for step in range(args.steps):
         for way, model in models.items():
-            start = time.perf_counter()
+            start, cpu = time.perf_counter(), time.process_time()
             model.train_on_batch(*batches[way][step])
             seconds[way].append(time.perf_counter() - start)
+            core_seconds[way].append(time.process_time() - cpu)
     print(
         f"{len(texts)} sentences, {args.length} tokens at most, {args.dtype}, "
         f"{keras.backend.backend()}, {args.steps} steps\n"
     )
-    print("|  | steps an epoch | real tokens | real tokens/s | packed / it |")
-    print("| --- | --- | --- | --- | --- |")
-    rates = {}
+    print(
+        "|  | steps an epoch | real tokens | real tokens/s | packed / it "
+        "| real tokens/s of a core | packed / it |"
+    )
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    rates, core_rates = {}, {}
     for way, epoch in batches.items():
         real, total = map(sum, zip(*map(count, epoch), strict=True))
         timed = sum(count(batch)[0] for batch in epoch[: args.steps])
         rates[way] = timed / sum(seconds[way])
+        core_rates[way] = timed / sum(core_seconds[way])
         print(
             f"| {way} | {len(epoch)} | {real / total:.1%} "
-            f"| {rates[way]:,.0f} | {rates['packed'] / rates[way]:.2f} |"
+            f"| {rates[way]:,.0f} | {rates['packed'] / rates[way]:.2f} "
+            f"| {core_rates[way]:,.0f} "
+            f"| {core_rates['packed'] / core_rates[way]:.2f} |"
         )
 
 

@@ -196,7 +196,7 @@ def test_shapes_are_static_where_asked(tokenizer):
 
 @pytest.mark.parametrize("unit", ["token", "word", "span", "ngram"])
 def test_masks_are_drawn_in_each_sequence(tokenizer, unit):
-    texts = sentences(2000)
+    texts = sentences(2000, shortest=7)
     made, _ = batches(texts, tokenizer, unit=unit, max_length=128)
     counts, sizes = [], []
     for ids, count in sequences_of(made):
@@ -211,6 +211,9 @@ def test_masks_are_drawn_in_each_sequence(tokenizer, unit):
     for batch in made:
         x, y, weights = batch
         is_masked = weights > 0
+        # The sum of a row is rounded once, too.
+        in_row = 0.15 * (restored(batch) > MASK).sum(axis=1)
+        assert (np.abs(is_masked.sum(axis=1) - in_row) < 1).all()
         assert (y[is_masked] > MASK).all()
         assert (x["mask_positions"][~is_masked] == 0).all()
         # Nothing but what a slot names has changed.
