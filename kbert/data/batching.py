@@ -274,8 +274,8 @@ def make_dataset(
         num_batches = -(-len(lengths) // size)
     if not num_batches:
         raise ValueError(
-            "There are fewer rows than one batch holds, and drop_remainder "
-            f"leaves them all out. Received: {len(lengths)} rows, "
+            "There are fewer texts than one batch holds, and drop_remainder "
+            f"leaves them all out. Received: {len(lengths)} texts, "
             f"batch_size={size}, drop_remainder=True"
         )
     _check_start(start_step)
