@@ -68,7 +68,7 @@ def test_a_killed_run_ends_with_the_same_weights(whole, tmp_path):
     # A backup that the kill cut short: the one before it takes its place.
     cut = tmp_path / "backup" / "latest.weights.h5"
     os.truncate(cut, cut.stat().st_size // 2)
-    assert ", 3 steps done" in finish(tmp_path)
+    assert "\n3 of 12 steps done" in finish(tmp_path)
     expected = load_file(whole / "model" / "model.safetensors")
     weights = load_file(tmp_path / "model" / "model.safetensors")
     assert weights.keys() == expected.keys()
@@ -92,7 +92,7 @@ def test_the_run_is_logged_and_saved(whole):
 
 def test_a_finished_run_trains_no_more(whole):
     before = (whole / "model" / "model.safetensors").read_bytes()
-    assert ", 12 steps done" in finish(whole)
+    assert "\n12 of 12 steps done" in finish(whole)
     assert (whole / "model" / "model.safetensors").read_bytes() == before
 
 
