@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import keras
 
-from kbert.checkpoints import mapping, tables, tf_checkpoint, tf_writer
+from kbert.checkpoints import mapping, tf_checkpoint, tf_tables, tf_writer
 from kbert.checkpoints.checkpoint import head_rows
 from kbert.checkpoints.dialects import DIALECTS
 from kbert.data.tokenizer import Tokenizer
@@ -62,7 +62,7 @@ def save_tf_checkpoint(
             f"Google's layout is known for {sorted(tf_checkpoint.FILES)}. "
             f"Received: family={config.family!r}"
         )
-    table = tables.TF_TABLES[config.family]
+    table = tf_tables.TF_TABLES[config.family]
     heads = head_names(model, config, table)
     if not set(heads) <= set(table.heads):
         raise ValueError(

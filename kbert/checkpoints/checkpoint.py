@@ -15,6 +15,7 @@ from kbert.checkpoints import (
     readers,
     tables,
     tf_checkpoint,
+    tf_tables,
     translate,
     two_encoders,
 )
@@ -51,9 +52,11 @@ class Checkpoint:
         if prefix is not None:
             self.tensors = tf_checkpoint.TensorFlowReader(prefix)
             # Only ELECTRA's names tell more than a config beside them does.
-            has_sizes = tables.is_electra(self.tensors.shapes())
+            has_sizes = tf_tables.is_electra(self.tensors.shapes())
             config = {} if has_sizes else tf_checkpoint.read_config(prefix)
-            self.table = tables.TF_TABLES[config.get("model_type", "electra")]
+            self.table = tf_tables.TF_TABLES[
+                config.get("model_type", "electra")
+            ]
         else:
             config = readers.read_config(source, revision)
             self.table = tables.TABLES[translate.family_of(config)]

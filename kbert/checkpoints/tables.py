@@ -1,12 +1,10 @@
 """Names of tensors in foreign checkpoints: data only.
 
-The left side is Hugging Face transformers' name without the model's prefix, or
-Google's in the tables `…_TF`; the right side kbert's variable path.
+The left side is Hugging Face transformers' name without the model's prefix, the
+right side kbert's variable path. Google's names are in `tf_tables.py`.
 """
 
 import dataclasses
-import re
-from collections.abc import Iterable
 
 from kbert.checkpoints.mapping import Row
 
@@ -49,7 +47,8 @@ class Table:
     head_size: int | None = None
 
 
-def _linear(tensor: str, variable: str) -> tuple[Row, Row]:
+def linear(tensor: str, variable: str) -> tuple[Row, Row]:
+    """Rows of a dense layer."""
     return (
         Row(f"{tensor}.weight", f"{variable}/kernel", transpose=True),
         Row(f"{tensor}.bias", f"{variable}/bias"),
@@ -67,7 +66,8 @@ def _table(tensor: str, variable: str) -> tuple[Row]:
     return (Row(f"{tensor}.weight", f"{variable}/embeddings"),)
 
 
-def _embeddings() -> tuple[Row, ...]:
+def embeddings() -> tuple[Row, ...]:
+    """Rows of BERT's tables and their normalisation."""
     return (
         *_table("embeddings.word_embeddings", "embedding/token"),
         *_table("embeddings.position_embeddings", "embedding/position"),
@@ -76,16 +76,16 @@ def _embeddings() -> tuple[Row, ...]:
     )
 
 
-def _blocks(prefix: str, names: dict[str, str]) -> tuple[Row, ...]:
+def blocks(prefix: str, names: dict[str, str]) -> tuple[Row, ...]:
     """Rows of one block; `names` is ours → theirs."""
     rows: list[Row] = []
     for ours, theirs in names.items():
-        make = _layer_norm if ours.endswith("layer_norm") else _linear
+        make = _layer_norm if ours.endswith("layer_norm") else linear
         rows += make(prefix + theirs, "encoder_block_{i}/" + ours)
     return tuple(rows)
 
 
-_BERT_BLOCKS = _blocks(
+_BERT_BLOCKS = blocks(
     "encoder.layer.{i}.",
     {
         "attention/query": "attention.self.query",
@@ -98,7 +98,7 @@ _BERT_BLOCKS = _blocks(
         "output_layer_norm": "output.LayerNorm",
     },
 )
-_DISTILBERT_BLOCKS = _blocks(
+_DISTILBERT_BLOCKS = blocks(
     "transformer.layer.{i}.",
     {
         "attention/query": "attention.q_lin",
@@ -111,7 +111,7 @@ _DISTILBERT_BLOCKS = _blocks(
         "output_layer_norm": "output_layer_norm",
     },
 )
-_ALBERT_BLOCKS = _blocks(
+_ALBERT_BLOCKS = blocks(
     "encoder.albert_layer_groups.{g}.albert_layers.{j}.",
     {
         "attention/query": "attention.query",
@@ -129,19 +129,19 @@ _ALBERT_BLOCKS = _blocks(
 _BUFFERS = (r"embeddings\.(position_ids|token_type_ids)",)
 _ANCHOR = "embeddings.word_embeddings.weight"
 # One linear layer from the pooled output.
-_ONE_LAYER = _linear("classifier", "classifier/logits")
+_ONE_LAYER = linear("classifier", "classifier/logits")
 # A dense layer of its own on the first token's state.
 _TWO_LAYERS = (
-    *_linear("classifier.dense", "classifier/dense"),
-    *_linear("classifier.out_proj", "classifier/logits"),
+    *linear("classifier.dense", "classifier/dense"),
+    *linear("classifier.out_proj", "classifier/logits"),
 )
-_TOKENS = _linear("classifier", "token_classifier/logits")
-_SPAN = _linear("qa_outputs", "span/logits")
+_TOKENS = linear("classifier", "token_classifier/logits")
+_SPAN = linear("qa_outputs", "span/logits")
 
 
 def _mlm(dense: str, layer_norm: str, bias: str) -> tuple[Row, ...]:
     return (
-        *_linear(dense, "mlm/dense"),
+        *linear(dense, "mlm/dense"),
         *_layer_norm(layer_norm, "mlm/layer_norm"),
         Row(bias, "mlm_bias/bias"),
     )
@@ -162,9 +162,9 @@ BERT = Table(
     prefix="bert.",
     anchor=_ANCHOR,
     encoder=(
-        *_embeddings(),
+        *embeddings(),
         *_BERT_BLOCKS,
-        *_linear("pooler.dense", "pooler/dense"),
+        *linear("pooler.dense", "pooler/dense"),
     ),
     heads={
         "classifier": _ONE_LAYER,
@@ -175,7 +175,7 @@ BERT = Table(
             "cls.predictions.transform.LayerNorm",
             "cls.predictions.bias",
         ),
-        "nsp": _linear("cls.seq_relationship", "nsp/logits"),
+        "nsp": linear("cls.seq_relationship", "nsp/logits"),
     },
     architectures=_architectures("Bert"),
     ignored=_BUFFERS,
@@ -218,8 +218,8 @@ DISTILBERT = Table(
     ),
     heads={
         "classifier": (
-            *_linear("pre_classifier", "classifier/dense"),
-            *_linear("classifier", "classifier/logits"),
+            *linear("pre_classifier", "classifier/dense"),
+            *linear("classifier", "classifier/logits"),
         ),
         "token_classifier": _TOKENS,
         "span": _SPAN,
@@ -236,10 +236,10 @@ ALBERT = Table(
     prefix="albert.",
     anchor=_ANCHOR,
     encoder=(
-        *_embeddings(),
-        *_linear("encoder.embedding_hidden_mapping_in", "embedding/projection"),
+        *embeddings(),
+        *linear("encoder.embedding_hidden_mapping_in", "embedding/projection"),
         *_ALBERT_BLOCKS,
-        *_linear("pooler", "pooler/dense"),
+        *linear("pooler", "pooler/dense"),
     ),
     heads={
         "classifier": _ONE_LAYER,
@@ -248,7 +248,7 @@ ALBERT = Table(
         "mlm": _mlm(
             "predictions.dense", "predictions.LayerNorm", "predictions.bias"
         ),
-        "nsp": _linear("sop_classifier.classifier", "nsp/logits"),
+        "nsp": linear("sop_classifier.classifier", "nsp/logits"),
     },
     architectures=_architectures("Albert"),
     ignored=_BUFFERS,
@@ -262,8 +262,8 @@ ELECTRA = Table(
     prefix="electra.",
     anchor=_ANCHOR,
     encoder=(
-        *_embeddings(),
-        *_linear("embeddings_project", "embedding/projection"),
+        *embeddings(),
+        *linear("embeddings_project", "embedding/projection"),
         *_BERT_BLOCKS,
     ),
     heads={
@@ -276,8 +276,8 @@ ELECTRA = Table(
             "generator_lm_head.bias",
         ),
         "replaced_token": (
-            *_linear("discriminator_predictions.dense", "replaced_token/dense"),
-            *_linear(
+            *linear("discriminator_predictions.dense", "replaced_token/dense"),
+            *linear(
                 "discriminator_predictions.dense_prediction",
                 "replaced_token/logits",
             ),
@@ -299,7 +299,7 @@ MPNET = Table(
         *_table("embeddings.position_embeddings", "embedding/position"),
         *_layer_norm("embeddings.LayerNorm", "embedding/layer_norm"),
         *_table("encoder.relative_attention_bias", "relative_bias"),
-        *_blocks(
+        *blocks(
             "encoder.layer.{i}.",
             {
                 "attention/query": "attention.attn.q",
@@ -312,7 +312,7 @@ MPNET = Table(
                 "output_layer_norm": "output.LayerNorm",
             },
         ),
-        *_linear("pooler.dense", "pooler/dense"),
+        *linear("pooler.dense", "pooler/dense"),
     ),
     heads=ROBERTA.heads,
     architectures=_architectures("MPNet"),
@@ -376,7 +376,7 @@ MODERNBERT = Table(
         "token_classifier": (*_MODERNBERT_TRANSFORM, *_TOKENS),
         "span": (
             *_MODERNBERT_TRANSFORM,
-            *_linear("classifier", "span/logits"),
+            *linear("classifier", "span/logits"),
         ),
         "mlm": (
             _kernel("head.dense", "mlm/dense"),
@@ -394,10 +394,10 @@ DEBERTA_V2 = Table(
     prefix="deberta.",
     anchor=_ANCHOR,
     encoder=(
-        *_embeddings(),
+        *embeddings(),
         *_table("encoder.rel_embeddings", "relative_embedding"),
         *_layer_norm("encoder.LayerNorm", "relative_embedding/layer_norm"),
-        *_blocks(
+        *blocks(
             "encoder.layer.{i}.",
             {
                 "attention/query": "attention.self.query_proj",
@@ -413,8 +413,8 @@ DEBERTA_V2 = Table(
     ),
     heads={
         "classifier": (
-            *_linear("pooler.dense", "classifier/dense"),
-            *_linear("classifier", "classifier/logits"),
+            *linear("pooler.dense", "classifier/dense"),
+            *linear("classifier", "classifier/logits"),
         ),
         "token_classifier": _TOKENS,
         "span": _SPAN,
@@ -445,116 +445,3 @@ TABLES = {
     "modernbert": MODERNBERT,
     "deberta-v2": DEBERTA_V2,
 }
-
-
-def _google(row: Row) -> Row:
-    """Say in Google's words what a row says in Hugging Face's.
-
-    The path is the same with slashes; the last word is that of the variable,
-    except that an embedding has none; kernels are (in, out) already.
-    """
-    path = row.tensor.rpartition(".")[0]
-    path = path.replace(".{i}", "_{i}").replace(".", "/")
-    word = row.variable.rpartition("/")[2]
-    return Row(path if word == "embeddings" else f"{path}/{word}", row.variable)
-
-
-# TensorFlow 1 checkpoints of google-research/bert.
-BERT_TF = Table(
-    prefix="bert/",
-    anchor="embeddings/word_embeddings",
-    encoder=tuple(_google(row) for row in BERT.encoder),
-    heads={
-        "mlm": (
-            *(_google(row) for row in BERT.heads["mlm"][:-1]),
-            Row("cls/predictions/output_bias", "mlm_bias/bias"),
-        ),
-        "nsp": (
-            Row(
-                "cls/seq_relationship/output_weights",
-                "nsp/logits/kernel",
-                transpose=True,
-            ),
-            Row("cls/seq_relationship/output_bias", "nsp/logits/bias"),
-        ),
-        "span": (
-            Row("cls/squad/output_weights", "span/logits/kernel", True),
-            Row("cls/squad/output_bias", "span/logits/bias"),
-        ),
-        # run_classifier.py's own head, which has no scope.
-        "classifier": (
-            Row("output_weights", "classifier/logits/kernel", transpose=True),
-            Row("output_bias", "classifier/logits/bias"),
-        ),
-    },
-    architectures={},  # not written
-    # State of the optimisers: of run_pretraining.py, of TensorFlow, LAMB.
-    ignored=(
-        r"(.*/)?((adam|lamb)_[mv]|AdamWeightDecayOptimizer.*"
-        r"|Adam(_\d+)?|LAMB.*)",
-        r"global_step|beta[12]_power",
-    ),
-    required=r"(embeddings|encoder)/",
-    tied={},
-)
-
-# TensorFlow 1 checkpoints of google-research/albert: BERT's heads, and blocks
-# whose scopes are `attention_ffn_block`'s in its modeling.py.
-ALBERT_TF = dataclasses.replace(
-    BERT_TF,
-    encoder=tuple(
-        _google(row)
-        for row in (
-            *_embeddings(),
-            *_linear(
-                "encoder.embedding_hidden_mapping_in", "embedding/projection"
-            ),
-            *_blocks(
-                "encoder.transformer.group_{g}.inner_group_{j}.",
-                {
-                    "attention/query": "attention_1.self.query",
-                    "attention/key": "attention_1.self.key",
-                    "attention/value": "attention_1.self.value",
-                    "attention/output_dense": "attention_1.output.dense",
-                    "attention_layer_norm": "LayerNorm",
-                    "intermediate": "ffn_1.intermediate.dense",
-                    "output_dense": "ffn_1.intermediate.output.dense",
-                    "output_layer_norm": "LayerNorm_1",
-                },
-            ),
-            *_linear("pooler.dense", "pooler/dense"),
-        )
-    ),
-)
-
-# TensorFlow 1 checkpoints of google-research/electra: the generator's encoder
-# lies under `generator/`, and uses the embeddings under `electra/`.
-ELECTRA_TF = dataclasses.replace(
-    BERT_TF,
-    prefix="electra/",
-    encoder=tuple(_google(row) for row in ELECTRA.encoder),
-    heads={
-        "mlm": (
-            *(_google(row) for row in ELECTRA.heads["mlm"][:-1]),
-            Row("generator_predictions/output_bias", "mlm_bias/bias"),
-        ),
-        "replaced_token": tuple(
-            dataclasses.replace(
-                _google(row),
-                tensor=_google(row).tensor.replace("_prediction/", "_1/"),
-            )
-            for row in ELECTRA.heads["replaced_token"]
-        ),
-    },
-    required=r"(embeddings|encoder|embeddings_project)/",
-    roles=ELECTRA.roles,
-    head_size=64,  # get_bert_config and get_generator_config
-)
-
-# `EncoderConfig.family` → the table of its TensorFlow 1 checkpoints.
-TF_TABLES = {"bert": BERT_TF, "albert": ALBERT_TF, "electra": ELECTRA_TF}
-
-
-def is_electra(names: Iterable[str]) -> bool:
-    """Return whether a TensorFlow checkpoint has ELECTRA's names."""
-    return any(re.search(r"(^|/)electra/encoder/", name) for name in names)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from kbert.checkpoints.readers import read_json
-from kbert.checkpoints.tables import TF_TABLES
+from kbert.checkpoints.tf_tables import TF_TABLES
 from kbert.hub import checkpoint_prefix, find_file
 
 # `EncoderConfig.family` → what Google's directories call the config and the

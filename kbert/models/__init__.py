@@ -6,13 +6,14 @@ from kbert.models.builders import (
     build_span_model,
     build_token_classifier,
 )
-from kbert.models.encoder import build_encoder, encoder_config
+from kbert.models.encoder import build_encoder
 from kbert.models.packed import build_packed
 from kbert.models.pretraining import (
     build_masked_lm,
     build_pretrainer,
     build_replaced_token_detector,
 )
+from kbert.models.reading import encoder_config
 from kbert.models.replaced_token import (
     build_replaced_token_pretrainer,
     discriminator_of,

@@ -9,7 +9,7 @@ from kbert.layers import (
     RelativeBias,
     RelativeEmbedding,
 )
-from kbert.models.encoder import encoder_layers
+from kbert.models.reading import encoder_layers
 
 _TABLES = (BertEmbedding, RelativeBias, RelativeEmbedding)
 

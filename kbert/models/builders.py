@@ -16,7 +16,6 @@ from kbert.layers import (
     SpanHead,
     TokenClassificationHead,
 )
-from kbert.models.encoder import encoder_config
 from kbert.models.packed import refuse_packed
 from kbert.models.parts import (
     encoder_outputs,
@@ -25,6 +24,7 @@ from kbert.models.parts import (
     layer_dtype,
     pooled_output,
 )
+from kbert.models.reading import encoder_config
 
 
 def build_classifier(

@@ -11,7 +11,7 @@ from kbert.layers import (
     SentencePooling,
     SpanHead,
 )
-from kbert.models.encoder import encoder_config
+from kbert.models.reading import encoder_config
 
 # Each gives one result a row, or compares all tokens of it.
 _ONE_SEQUENCE = (ClassificationHead, SentencePooling, SpanHead)

@@ -13,7 +13,7 @@ from kbert.layers import (
     Pooler,
     ReplacedTokenHead,
 )
-from kbert.models.encoder import encoder_config
+from kbert.models.reading import encoder_config
 
 
 def encoder_outputs(encoder: keras.Model) -> dict[str, keras.KerasTensor]:

@@ -3,7 +3,6 @@
 import keras
 
 from kbert.layers import ClassificationHead
-from kbert.models.encoder import encoder_config
 from kbert.models.packed import refuse_packed
 from kbert.models.parts import (
     encoder_outputs,
@@ -12,6 +11,7 @@ from kbert.models.parts import (
     pooled_output,
     replaced_token_head,
 )
+from kbert.models.reading import encoder_config
 
 
 def build_masked_lm(

@@ -7,13 +7,7 @@ import keras
 from kbert.config import EncoderConfig
 from kbert.layers import ReplacedTokenSampler
 from kbert.layers.initializers import no_random_values, truncated_normal
-from kbert.models.encoder import (
-    GENERATOR,
-    apply_blocks,
-    build_encoder,
-    encoder_config,
-    generator_config,
-)
+from kbert.models.encoder import apply_blocks, build_encoder
 from kbert.models.packed import refuse_packed
 from kbert.models.parts import (
     encoder_outputs,
@@ -25,6 +19,7 @@ from kbert.models.pretraining import (
     build_masked_lm,
     build_replaced_token_detector,
 )
+from kbert.models.reading import GENERATOR, encoder_config, generator_config
 
 
 def build_replaced_token_pretrainer(
