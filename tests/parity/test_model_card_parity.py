@@ -7,6 +7,9 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 
+pytest.importorskip("torch", reason="pip install keras-kbert[parity]")
+pytest.importorskip("transformers", reason="pip install keras-kbert[parity]")
+
 sys.path.append(str(Path(__file__).parents[1] / "golden"))
 
 from family_models import (  # noqa: E402
