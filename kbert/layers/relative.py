@@ -55,10 +55,12 @@ def _rows(
     ]
 
 
-def _distances(length, max_distance: int):
-    """Indices into `_rows` of the distances length - 1, …, -length."""
+def _rows_of(rows: list[int], length):
+    """Those of `_rows` for the distances length - 1, …, -length."""
+    farthest = len(rows) // 2
     distances = length - 1 - ops.arange(2 * length)
-    return ops.clip(distances, -max_distance, max_distance) + max_distance
+    indices = ops.clip(distances, -farthest, farthest) + farthest
+    return ops.take(ops.convert_to_tensor(rows), indices, axis=0)
 
 
 def align(scores, offset: int):
@@ -146,8 +148,7 @@ class RelativeBias(keras.layers.Layer):
     def call(self, hidden_states):
         """See the class."""
         length = ops.shape(hidden_states)[1]
-        indices = _distances(length, self.max_distance)
-        rows = ops.take(ops.convert_to_tensor(self.rows), indices, axis=0)
+        rows = _rows_of(self.rows, length)
         bias = ops.take(self.embeddings, rows, axis=0)  # (2S, N)
         bias = ops.transpose(bias)[None, :, None, :]
         return align(ops.tile(bias, (1, 1, length, 1)), offset=1)
@@ -237,9 +238,7 @@ class RelativeEmbedding(keras.layers.Layer):
 
     def call(self, hidden_states):
         """See the class."""
-        length = ops.shape(hidden_states)[1]
-        indices = _distances(length, self.max_distance)
-        rows = ops.take(ops.convert_to_tensor(self.rows), indices, axis=0)
+        rows = _rows_of(self.rows, ops.shape(hidden_states)[1])
         # Normalised first: of few rows, each is needed many times.
         table = self.layer_norm(self.embeddings)
         return ops.take(table, rows, axis=0)
