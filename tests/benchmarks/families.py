@@ -11,10 +11,9 @@ needs `pip install -e .[parity]`.
 import argparse
 import dataclasses
 import statistics
-import subprocess
-import sys
 import time
 
+import children
 import numpy as np
 
 TOKENS, LAYERS, VOCABULARY = 2048, 6, 1000
@@ -94,7 +93,7 @@ def child(peer, family, length):
         start = time.perf_counter()
         forward()
         seconds.append(time.perf_counter() - start)
-    print("RESULT", statistics.median(seconds), flush=True)
+    children.report({"seconds": statistics.median(seconds)})
 
 
 def main():
@@ -111,19 +110,11 @@ def main():
     print("|---|---|---|---|---|")
     for family in FAMILIES:
         for length in args.lengths:
-            seconds = {}
-            for peer in ("kbert", "transformers"):
-                command = [sys.executable, __file__, "--child"]
-                done = subprocess.run(
-                    [*command, peer, family, str(length)],
-                    capture_output=True,
-                    text=True,
-                )
-                result = done.stdout.rpartition("RESULT ")[2]
-                if not result:
-                    sys.exit(done.stderr)
-                seconds[peer] = float(result)
-            ours, theirs = seconds["kbert"], seconds["transformers"]
+            runs = {
+                peer: children.run(__file__, "--child", peer, family, length)
+                for peer in ("kbert", "transformers")
+            }
+            ours, theirs = (run["seconds"] for run in runs.values())
             print(
                 f"| {family} | {length} | {ours:.2f} | {theirs:.2f} | "
                 f"{theirs / ours:.1f} |",

@@ -13,16 +13,13 @@ needs `pip install -e .[parity]` and
 """
 
 import argparse
-import json
 import os
 import resource
-import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
+import children
 import numpy as np
 
 TRAIN, TEST, BATCH, LENGTH, RATE, SEED = 1600, 1000, 32, 128, 5e-5, 0
@@ -242,32 +239,18 @@ def child(peer, policy, folder):
     run = {"kbert": run_kbert, "trainer": run_trainer}.get(peer, run_keras_hub)
     result = run(train, test, policy)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print("RESULT " + json.dumps({**result, "peak_mib": peak}), flush=True)
+    children.report({**result, "peak_mib": peak})
 
 
 def measure(name, folder):
     peer, policy = RUNS[name]
-    command = [sys.executable, __file__, "--data", folder]
-    done = subprocess.run(
-        [*command, "--child", peer, policy],
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
-        capture_output=True,
-        text=True,
-    )
-    for line in done.stdout.splitlines():
-        if line.startswith("RESULT "):
-            return json.loads(line.removeprefix("RESULT "))
-    raise RuntimeError(f"{name} gave no result:\n{done.stderr[-3000:]}")
+    options = ("--data", folder, "--child", peer, policy)
+    return children.run(__file__, *options)
 
 
 def table(results):
     """Medians over the rounds, and each epoch against kbert's two."""
-    middle = {
-        name: {
-            key: statistics.median(run[key] for run in runs) for key in runs[0]
-        }
-        for name, runs in results.items()
-    }
+    middle = {n: children.medians(runs) for n, runs in results.items()}
     ours = [
         name for name in ("kbert", "kbert, mixed_bfloat16") if name in middle
     ]

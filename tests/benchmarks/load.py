@@ -10,14 +10,12 @@ needs `pip install -e .[parity]` and Linux. Keras' backend is the environment's.
 """
 
 import argparse
-import json
 import os
-import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
+
+import children
 
 PEERS = ("kbert", "kbert, build alone", "transformers")
 
@@ -74,7 +72,7 @@ def child(peer, source):
         if turn == "first":
             result["peak"] = memory_mib("VmHWM") - before
             result["after"] = memory_mib("VmRSS") - before
-    print("RESULT " + json.dumps(result), flush=True)
+    children.report(result)
 
 
 def main():
@@ -94,10 +92,7 @@ def main():
         results = {peer: [] for peer in PEERS}
         for _ in range(args.rounds):
             for peer, runs in results.items():
-                command = [sys.executable, __file__, "--child", peer, folder]
-                done = subprocess.run(command, capture_output=True, text=True)
-                line = done.stdout.rpartition("RESULT ")[2]
-                runs.append(json.loads(line))
+                runs.append(children.run(__file__, "--child", peer, folder))
     print(f"\n    python tests/benchmarks/load.py --rounds {args.rounds}\n")
     print(
         "| | best s | median s | median CPU s | second load: median s | "
@@ -105,9 +100,7 @@ def main():
     )
     print("|---" * 8 + "|")
     for peer, runs in results.items():
-        median = {
-            key: statistics.median(run[key] for run in runs) for key in runs[0]
-        }
+        median = children.medians(runs)
         cells = [
             min(run["first"] for run in runs),
             *(median[k] for k in ("first", "first cpu")),

@@ -18,13 +18,12 @@ import argparse
 import json
 import os
 import resource
-import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+import children
 import numpy as np
 
 BATCH, LENGTH, MASKS, SEED = 32, 128, 20, 0
@@ -313,35 +312,19 @@ def child(args):
     peer, policy, work = args.child
     result = PEERS[peer](Path(work), policy, args.steps, args.rate)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print("RESULT " + json.dumps({**result, "peak_mib": peak}), flush=True)
+    children.report({**result, "peak_mib": peak})
 
 
 def measure(name, work, args):
     peer, policy = RUNS[name]
     steps = args.steps if peer != "keras_hub" else args.keras_hub_steps
-    done = subprocess.run(
-        [
-            *(sys.executable, __file__, "--child", peer, policy, work),
-            *("--steps", str(steps), "--rate", str(args.rate)),
-        ],
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
-        capture_output=True,
-        text=True,
-    )
-    for line in done.stdout.splitlines():
-        if line.startswith("RESULT "):
-            return json.loads(line.removeprefix("RESULT "))
-    raise RuntimeError(f"{name} gave no result:\n{done.stderr[-3000:]}")
+    options = ("--steps", steps, "--rate", args.rate)
+    return children.run(__file__, "--child", peer, policy, work, *options)
 
 
 def table(results):
     """Medians over the rounds, and kbert beside each peer."""
-    middle = {
-        name: {
-            key: statistics.median(run[key] for run in runs) for key in runs[0]
-        }
-        for name, runs in results.items()
-    }
+    middle = {n: children.medians(runs) for n, runs in results.items()}
     ours = {RUNS[n][1]: run for n, run in middle.items() if "kbert" in n}
     head = ["", "tokens/s", "kbert is times as fast", "held-out loss"]
     head += ["kbert's less theirs", "first step s", "peak MiB"]
