@@ -12,11 +12,6 @@ from keras import ops
 
 from kbert.optimizers import AdamW, WarmupLinearDecay, adamw
 
-# Keras' own `Variable.__array__`, reached by saving, lags behind numpy 2.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:__array__ implementation doesn't accept a copy:DeprecationWarning"
-)
-
 BACKEND = keras.backend.backend()
 tensorflow_only = pytest.mark.skipif(
     BACKEND != "tensorflow", reason="a TensorFlow matter"

@@ -52,11 +52,6 @@ HEADS = {
     "load_pretrainer": ("mlm", "nsp"),
 }
 
-# Keras' own `Variable.__array__` lags behind numpy 2 on PyTorch.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:__array__ implementation doesn't accept a copy:DeprecationWarning"
-)
-
 
 def write(directory, **changes):
     """What unpacking one of Google's archives gives, and its outputs."""

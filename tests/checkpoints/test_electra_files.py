@@ -46,11 +46,6 @@ GENERATOR = kbert.EncoderConfig(
     family="electra",
 )
 
-# Keras' own `Variable.__array__` lags behind numpy 2 on PyTorch.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:__array__ implementation doesn't accept a copy:DeprecationWarning"
-)
-
 
 def weights(model) -> dict[str, np.ndarray]:
     return {

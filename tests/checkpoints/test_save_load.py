@@ -28,11 +28,6 @@ CONFIG = kbert.EncoderConfig(
 )
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
-# Keras' own `Variable.__array__` lags behind numpy 2 on PyTorch.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:__array__ implementation doesn't accept a copy:DeprecationWarning"
-)
-
 
 @pytest.fixture
 def directory(tmp_path) -> Path:

@@ -31,11 +31,6 @@ CONFIG = {
 VOCABULARY = "[PAD] [UNK] [CLS] [SEP] [MASK] Play play ##ing".split()
 DATA = ".data-00000-of-00001"
 
-# Keras' own `Variable.__array__` lags behind numpy 2 on PyTorch.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:__array__ implementation doesn't accept a copy:DeprecationWarning"
-)
-
 
 def write_checkpoint(prefix: Path, tensors: dict[str, np.ndarray]) -> None:
     tf.raw_ops.SaveV2(

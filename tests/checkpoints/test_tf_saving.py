@@ -74,11 +74,6 @@ MODELS = {
     "pretrainer": (kbert.build_pretrainer, kbert.load_pretrainer, MLM | NSP),
 }
 
-# Keras' own `Variable.__array__` lags behind numpy 2 on PyTorch.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:__array__ implementation doesn't accept a copy:DeprecationWarning"
-)
-
 
 def random_encoder(config, seed=0):
     encoder = kbert.build_encoder(config)

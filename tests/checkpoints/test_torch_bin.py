@@ -28,11 +28,6 @@ INDEX = "pytorch_model.bin.index.json"
 FOUR = np.arange(4, dtype="float32")
 CONTENT = FOUR.tobytes()
 
-# Keras' own `Variable.__array__` lags behind numpy 2 on PyTorch.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:__array__ implementation doesn't accept a copy:DeprecationWarning"
-)
-
 
 def read_all(path: Path) -> dict[str, np.ndarray]:
     reader = TorchReader([path], str(path))

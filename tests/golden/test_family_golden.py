@@ -23,11 +23,6 @@ from family_models import (  # noqa: E402
 import kbert  # noqa: E402
 from kbert.checkpoints.mapping import weight_variables  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings(
-    # Keras' own `Variable.__array__` lags behind numpy 2 on PyTorch.
-    "ignore:__array__ implementation doesn't accept a copy:DeprecationWarning"
-)
-
 
 def reference(name, head):
     tensors = load_file(FOLDER / f"{name}-{head}" / "reference.safetensors")

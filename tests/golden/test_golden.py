@@ -35,11 +35,6 @@ HERE = Path(__file__).parent
 CASES = ("bert", "bert_gelu_new", "bert_multilabel")
 TOLERANCE = 1e-5
 
-# Keras' own `Variable.__array__` lags behind numpy 2 on PyTorch.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:__array__ implementation doesn't accept a copy:DeprecationWarning"
-)
-
 
 @pytest.fixture(params=CASES)
 def case(request) -> str:

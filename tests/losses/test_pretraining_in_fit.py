@@ -8,10 +8,6 @@ from loss_reference import cross_entropy, weighted_mean
 import kbert
 
 BACKEND = keras.backend.backend()
-# Keras' own `Variable.__array__`, reached by saving, lags behind numpy 2.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:__array__ implementation doesn't accept a copy:DeprecationWarning"
-)
 
 
 LOSSES = {

@@ -25,11 +25,6 @@ from family_models import (  # noqa: E402
     their_outputs,
 )
 
-pytestmark = pytest.mark.filterwarnings(
-    # Keras' own `Variable.__array__` lags behind numpy 2 on PyTorch.
-    "ignore:__array__ implementation doesn't accept a copy:DeprecationWarning"
-)
-
 
 def check_loss(ours, theirs, head, inputs):
     if head == "ForQuestionAnswering":

@@ -20,11 +20,6 @@ sys.path.append(str(Path(__file__).parents[1] / "golden"))
 
 from family_models import make_model  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings(
-    # Keras' own `Variable.__array__` lags behind numpy 2 on PyTorch.
-    "ignore:__array__ implementation doesn't accept a copy:DeprecationWarning"
-)
-
 # Name of the tiny model → family of its tokenizer.
 FAMILIES = {
     "bert": "bert",

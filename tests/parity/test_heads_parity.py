@@ -11,11 +11,6 @@ transformers = pytest.importorskip(
 
 import kbert  # noqa: E402
 
-# Keras' own `Variable.__array__` lags behind numpy 2 on PyTorch.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:__array__ implementation doesn't accept a copy:DeprecationWarning"
-)
-
 TINY = {
     "vocab_size": 50,
     "hidden_size": 16,

@@ -12,10 +12,6 @@ transformers = pytest.importorskip(
 
 import kbert  # noqa: E402
 
-# Keras' own `Variable.__array__` lags behind numpy 2 on PyTorch.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:__array__ implementation doesn't accept a copy:DeprecationWarning"
-)
 ROWS, LENGTH, SLOTS, VOCAB = 4, 9, 3, 50
 
 

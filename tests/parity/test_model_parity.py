@@ -59,11 +59,6 @@ TINY = {
     "id2label": {0: "nein", 1: "はい"},
 }
 
-# Keras' own `Variable.__array__` lags behind numpy 2 on PyTorch.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:__array__ implementation doesn't accept a copy:DeprecationWarning"
-)
-
 
 def draw(seed: int = 0, **changes):
     """Draw a classifier of transformers' and a batch for it."""

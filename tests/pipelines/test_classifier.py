@@ -182,9 +182,6 @@ def test_label_names_come_from_the_head(make_model, tiny_tokenizer):
     assert list(result["scores"]) == ["x", "y", "z"]
 
 
-@pytest.mark.filterwarnings(
-    "ignore:__array__ implementation doesn't accept a copy:DeprecationWarning"
-)
 def test_reloaded_model(make_model, tiny_tokenizer, tmp_path):
     model = make_model(label_names=NAMES)
     model.save(tmp_path / "model.keras")

@@ -257,9 +257,6 @@ def test_family_without_segments(tiny_config, tiny_tokenizer):
     assert len(fill(TEXTS)) == len(again(TEXTS)) == len(TEXTS)
 
 
-@pytest.mark.filterwarnings(
-    "ignore:__array__ implementation doesn't accept a copy:DeprecationWarning"
-)
 def test_saved_and_loaded(models, model, tiny_tokenizer, tmp_path):
     kbert.save_pretrained(model, tmp_path, tokenizer=tiny_tokenizer)
     fill = FillMask(
