@@ -1,6 +1,7 @@
 """Batches of texts through the Rust tokenizer, to objects or to arrays."""
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, compress
 from typing import Any
@@ -234,6 +235,19 @@ class Encoder:
                 check_room(
                     sizes(list(inputs[index])), room, truncation, overlap, index
                 )
+
+
+def flatten(encodings: Sequence[tokenizers.Encoding]) -> EncodedTexts:
+    """Returns N encodings of `Tokenizer.encode_batch` as arrays."""
+    rows = [encoding.ids for encoding in encodings]
+    types = [encoding.type_ids for encoding in encodings]
+    sizes = [len(row) for row in rows]
+    return EncodedTexts(
+        ids=_flatten(rows, sum(sizes)),
+        type_ids=_flatten(types, sum(sizes)),
+        lengths=np.array(sizes, np.int64),
+        num_truncated=sum(bool(e.overflowing) for e in encodings),
+    )
 
 
 def _flatten(rows: list[list[int]], size: int) -> np.ndarray:

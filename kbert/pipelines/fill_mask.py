@@ -7,6 +7,7 @@ import keras
 import numpy as np
 
 from kbert.data.classification import report_truncated
+from kbert.data.encoding import flatten
 from kbert.data.texts import check_texts
 from kbert.data.tokenizer import Tokenizer
 from kbert.layers import MLMBias
@@ -19,7 +20,6 @@ from kbert.pipelines.masks import (
 from kbert.pipelines.pieces import piece_text, word_ids
 from kbert.pipelines.prediction import (
     check_options,
-    flatten,
     predict,
     softmax,
 )

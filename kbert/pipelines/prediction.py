@@ -1,12 +1,10 @@
 """What the pipelines share: checks, and texts through a model in batches."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import keras
 import numpy as np
-import tokenizers
 
 from kbert.data.batching import Batch, BatchOptions, plan_epoch
 from kbert.data.classification import InputBatches
@@ -65,18 +63,6 @@ def check_options(
             f"max_length={max_length}"
         )
     return options.max_length
-
-
-def flatten(encodings: Sequence[tokenizers.Encoding]) -> EncodedTexts:
-    """Return N encodings of `Tokenizer.encode_batch` as arrays."""
-    ids = [encoding.ids for encoding in encodings]
-    types = [encoding.type_ids for encoding in encodings]
-    return EncodedTexts(
-        ids=np.fromiter(chain.from_iterable(ids), np.int32),
-        type_ids=np.fromiter(chain.from_iterable(types), np.int32),
-        lengths=np.array([len(row) for row in ids], np.int64),
-        num_truncated=sum(bool(e.overflowing) for e in encodings),
-    )
 
 
 def predict(
