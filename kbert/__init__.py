@@ -8,11 +8,13 @@ from kbert import (
     metrics,
     optimizers,
     pipelines,
+    plots,
 )
 from kbert.config import EncoderConfig
 from kbert.data.tokenizer import Tokenizer
 from kbert.kerashub import from_keras_hub, to_keras_hub
 from kbert.models import (
+    attention_weights,
     build_classifier,
     build_encoder,
     build_masked_lm,
@@ -44,6 +46,7 @@ __all__ = [
     "EncoderConfig",
     "Tokenizer",
     "__version__",
+    "attention_weights",
     "build_classifier",
     "build_encoder",
     "build_masked_lm",
@@ -72,6 +75,7 @@ __all__ = [
     "metrics",
     "optimizers",
     "pipelines",
+    "plots",
     "save_pretrained",
     "save_tf_checkpoint",
     "to_keras_hub",

@@ -59,6 +59,10 @@ MAY_IMPORT = {
         | {"saving"},
         {"keras", "numpy", "tokenizers"},
     ),
+    "plots": (
+        {"plots", "pipelines", "models", "data"},
+        {"keras", "matplotlib", "numpy", "tokenizers"},
+    ),
 }
 # Importing these takes seconds or half a second, so modules reach for them
 # only where they are used; `import kbert` stays quick.

@@ -87,7 +87,7 @@ def test_examples_in_docstrings(name, tmp_path, monkeypatch):
 PUBLIC = [
     pytest.param(getattr(owner, name), id=name)
     for owner in (kbert, kbert.layers, kbert.losses, kbert.metrics, kbert.data)
-    + (kbert.pipelines,)
+    + (kbert.pipelines, kbert.plots)
     for name in owner.__all__
     if callable(getattr(owner, name))
 ]

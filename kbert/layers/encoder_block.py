@@ -215,6 +215,26 @@ class EncoderBlock(keras.layers.Layer):
         x = norm(x + attend(x))
         return self.output_layer_norm(x + feed_forward(x))
 
+    def attention_weights(
+        self,
+        hidden_states,
+        padding_mask=None,
+        attention_bias=None,
+        relative_embeddings=None,
+        sequence_ids=None,
+    ):
+        """Return the weights (B, N, S, S) of `SelfAttention` in a call."""
+        norm = self.attention_layer_norm
+        if self.pre_norm and norm is not None:
+            hidden_states = norm(hidden_states)
+        return self.attention.attention_weights(
+            hidden_states,
+            padding_mask,
+            attention_bias,
+            relative_embeddings,
+            sequence_ids,
+        )
+
     def compute_output_shape(
         self,
         hidden_states_shape,

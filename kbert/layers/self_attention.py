@@ -9,10 +9,7 @@ from kbert.layers.initializers import truncated_normal
 from kbert.layers.local_attention import attend_locally, attention_mask
 from kbert.layers.relative import align
 from kbert.layers.rotary import rotate
-
-# Finite in float32, where scores are masked: a fully masked row softens to
-# equal weights and never to NaN.
-_MASKED_SCORE = -1e30
+from kbert.layers.scores import softened_scores, use_flash
 
 
 @keras.saving.register_keras_serializable(package="kbert")
@@ -144,40 +141,27 @@ class SelfAttention(keras.layers.Layer):
                 f"Received: padding_mask={padding_mask}, "
                 f"sequence_ids={sequence_ids}"
             )
-        query = self._split_heads(self.query(hidden_states))
-        key = self._split_heads(self.key(hidden_states))
+        query, key, bias, scale = self._compared(
+            hidden_states, attention_bias, relative_embeddings
+        )
         value = self._split_heads(self.value(hidden_states))
-        if self.rotary_base is not None:
-            query = rotate(query, self.rotary_base)
-            key = rotate(key, self.rotary_base)
-        scale = 1.0 / math.sqrt(self.hidden_size // self.num_heads)
-        if relative_embeddings is not None:
-            # Three kinds of scores are added, so each is scaled down more.
-            scale /= math.sqrt(3.0)
-            scores = self._distance_scores(query, key, relative_embeddings)
-            scores = ops.cast(scores, "float32") * scale
-            attention_bias = (
-                scores if attention_bias is None else scores + attention_bias
-            )
         if padding_mask is not None:
             padding_mask = ops.cast(padding_mask, "bool")
         drops = training and self.trainable and self.attention_dropout
 
         def attend(query, key, value, mask):
-            if drops or attention_bias is not None:
-                return self._attend(
-                    query, key, value, mask, attention_bias, scale, drops
-                )
+            if drops or bias is not None:
+                return self._attend(query, key, value, mask, bias, scale, drops)
             return ops.dot_product_attention(
                 query,
                 key,
                 value,
                 mask=mask,
                 scale=scale,
-                flash_attention=_use_flash(),
+                flash_attention=use_flash(),
             )
 
-        if self.window is None or attention_bias is not None:
+        if self.window is None or bias is not None:
             mask = attention_mask(
                 query, padding_mask, sequence_ids, self.window
             )
@@ -195,6 +179,67 @@ class SelfAttention(keras.layers.Layer):
         batch, length = ops.shape(hidden_states)[:2]
         context = ops.reshape(context, (batch, length, self.hidden_size))
         return self.output_dense(context)
+
+    def attention_weights(
+        self,
+        hidden_states,
+        padding_mask=None,
+        attention_bias=None,
+        relative_embeddings=None,
+        sequence_ids=None,
+    ):
+        """Compute the weights that `call` gives the values, without dropout.
+
+        All pairs of tokens are compared, those outside a window too.
+
+        Args:
+            hidden_states: float (B, S, H), as all arguments those of `call`.
+            padding_mask: int or bool (B, S), or None.
+            attention_bias: float (B or 1, N, S, S), or None.
+            relative_embeddings: float (2S, H), or None.
+            sequence_ids: int (B, S), or None.
+
+        Returns:
+            Float32 (B, N, S, S): [b, n, i, j] is what token i takes of token
+            j; each row sums to 1.
+
+        Example:
+            >>> import numpy as np, kbert
+            >>> layer = kbert.layers.SelfAttention(hidden_size=8, num_heads=2)
+            >>> x = np.ones((1, 5, 8), "float32")
+            >>> outputs = layer(x)
+            >>> print(layer.attention_weights(x)[0, 1, 3].numpy())
+            [0.2 0.2 0.2 0.2 0.2]
+        """
+        query, key, bias, scale = self._compared(
+            hidden_states, attention_bias, relative_embeddings
+        )
+        if padding_mask is not None:
+            padding_mask = ops.cast(padding_mask, "bool")
+        mask = attention_mask(query, padding_mask, sequence_ids, self.window)
+        return softened_scores(query, key, mask, bias, scale)
+
+    def _compared(self, hidden_states, attention_bias, relative_embeddings):
+        """Return what the scores are made of.
+
+        That is queries and keys, (B, S, N, D) each, what is added to their
+        products or None, and the scale of the products.
+        """
+        query = self._split_heads(self.query(hidden_states))
+        key = self._split_heads(self.key(hidden_states))
+        if self.rotary_base is not None:
+            query = rotate(query, self.rotary_base)
+            key = rotate(key, self.rotary_base)
+        scale = 1.0 / math.sqrt(self.hidden_size // self.num_heads)
+        if relative_embeddings is not None:
+            # Three kinds of scores are added, so each is scaled down more.
+            scale /= math.sqrt(3.0)
+            scores = self._distance_scores(query, key, relative_embeddings)
+            scores = ops.cast(scores, "float32") * scale
+            attention_bias = (
+                scores if attention_bias is None else scores + attention_bias
+            )
+        return query, key, attention_bias, scale
 
     def _split_heads(self, x):
         """(…, S, H) → (…, S, N, D)."""
@@ -223,17 +268,7 @@ class SelfAttention(keras.layers.Layer):
 
         Nor does it take a bias beside a mask on PyTorch.
         """
-        scores = ops.einsum("btnd,bsnd->bnts", query * scale, key)
-        scores = ops.cast(scores, "float32")
-        if bias is not None:
-            scores = scores + ops.cast(bias, "float32")
-        if mask is not None:
-            scores = ops.where(mask, scores, _MASKED_SCORE)
-        # Keras warns of a softmax over one thing, as one token's is.
-        if scores.shape[-1] == 1:
-            weights = ops.ones_like(scores)
-        else:
-            weights = ops.softmax(scores, axis=-1)
+        weights = softened_scores(query, key, mask, bias, scale)
         weights = ops.cast(weights, value.dtype)
         if drops:
             weights = self.dropout(weights, training=True)
@@ -262,15 +297,3 @@ class SelfAttention(keras.layers.Layer):
             "rotary_base": self.rotary_base,
             "window": self.window,
         }
-
-
-def _use_flash() -> bool | None:
-    """Return False on a TPU, None (let Keras choose) elsewhere.
-
-    Keras 3.15's automatic choice computed unscaled, causal attention on an
-    emulated TPU.
-    """
-    if keras.backend.backend() != "jax":
-        return None
-    devices = keras.distribution.list_devices()
-    return False if any("tpu" in device for device in devices) else None

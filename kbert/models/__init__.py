@@ -1,6 +1,7 @@
 """Builders: functions that return plain functional Keras models."""
 
 from kbert.models.adapt import freeze
+from kbert.models.attention import attention_weights
 from kbert.models.builders import (
     build_classifier,
     build_span_model,
@@ -21,6 +22,7 @@ from kbert.models.replaced_token import (
 )
 
 __all__ = [
+    "attention_weights",
     "build_classifier",
     "build_encoder",
     "build_masked_lm",

@@ -13,10 +13,11 @@ from kbert.layers import (
     RelativeEmbedding,
 )
 
-# `EncoderConfig.relative_attention` → the argument of a block.
-_RELATIVE_ARGUMENTS = {
-    "bias": "attention_bias",
-    "disentangled": "relative_embeddings",
+# `EncoderConfig.relative_attention` → the argument of a block, and the name of
+# the layer that makes it.
+RELATIVE = {
+    "bias": ("attention_bias", "relative_bias"),
+    "disentangled": ("relative_embeddings", "relative_embedding"),
 }
 
 
@@ -114,8 +115,8 @@ def apply_blocks(
     """
     shared = {"padding_mask": inputs["padding_mask"]}
     if config.relative_attention:
-        argument = _RELATIVE_ARGUMENTS[config.relative_attention]
-        shared[argument] = _relative_layer(config, dtype, prefix)(x)
+        argument, name = RELATIVE[config.relative_attention]
+        shared[argument] = _relative_layer(config, dtype, prefix + name)(x)
     blocks = [
         _build_block(config, i, dtype, prefix) for i in range(config.num_blocks)
     ]
@@ -137,21 +138,20 @@ def _token_input(name: str) -> keras.KerasTensor:
 
 
 def _relative_layer(
-    config: EncoderConfig, dtype: str | keras.DTypePolicy | None, prefix: str
+    config: EncoderConfig, dtype: str | keras.DTypePolicy | None, name: str
 ) -> keras.layers.Layer:
     options: dict[str, Any] = {
         "num_buckets": config.relative_buckets,
         "max_distance": config.relative_distance,
         "initializer_range": config.initializer_range,
         "dtype": dtype,
+        "name": name,
     }
     if config.relative_attention == "bias":
-        name = prefix + "relative_bias"
-        return RelativeBias(config.num_heads, name=name, **options)
+        return RelativeBias(config.num_heads, **options)
     return RelativeEmbedding(
         config.hidden_size,
         layer_norm_epsilon=config.layer_norm_epsilon,
-        name=prefix + "relative_embedding",
         **options,
     )
 
