@@ -31,13 +31,21 @@ _TICKS = [0, 0.05, 0.2, 0.5, 1]
 
 @dataclass(frozen=True)
 class AttentionMaps:
-    """Attention of one text.
+    """Attention of one text, as `attention_maps` computes it.
 
-    Attributes:
+    Args:
         tokens: S strings, special tokens included. "##ing" goes on with a
             word in a WordPiece vocabulary; in the others "▁the" begins one.
         weights: float32 (L, N, S, S); [l, n, i, j] is the share of token j in
             what head n of layer l gives token i.
+
+    Example:
+        >>> import numpy as np
+        >>> from kbert import plots
+        >>> weights = np.array([[[[0.9, 0.1], [0.5, 0.5]]]], "float32")
+        >>> maps = plots.AttentionMaps(["[CLS]", "[SEP]"], weights)
+        >>> maps.tokens[maps.weights[0, 0, 0].argmax()]
+        '[CLS]'
     """
 
     tokens: list[str]
