@@ -19,8 +19,8 @@ CLASSES = {
     "xlm-roberta": "XLMRobertaTokenizer",
 }
 WORDS = (
-    "the quick brown fox-jump naïve café Zürich straße 中文 日本語 한글 😀 👩\u200d🚀 "
-    "don't U.S.A. 1,000 “quotes” HELLO (again) x²"
+    "the quick brown fox-jump naïve café Zürich straße 中文 日本語 한글 "
+    "😀 👩\u200d🚀 don't U.S.A. 1,000 “quotes” HELLO (again) x²"
 ).split() + ["", "\u200b", " ", "\x07"]
 NAMES = ["O", "B-X", "I-X", "B-Y", "I-Y"]
 
