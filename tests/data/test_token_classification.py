@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from family_files import write_family
+from family_files import write_family, write_modernbert
 
 import kbert
 from kbert.data import token_classification_dataset
@@ -38,15 +38,22 @@ def dataset_of(tiny_tokenizer):
     return make
 
 
+FAMILIES = ("distilbert", "roberta", "modernbert", "albert", "xlm-roberta") + (
+    "mpnet",
+    "deberta-v2",
+)
+
+
 @pytest.fixture(scope="module")
 def families(tmp_path_factory):
-    return {
-        name: kbert.Tokenizer.from_pretrained(
-            write_family(tmp_path_factory.mktemp(name), name)
-        )
-        for name in ("distilbert", "roberta", "albert", "xlm-roberta")
-        + ("mpnet", "deberta-v2")
-    }
+    directories = {name: tmp_path_factory.mktemp(name) for name in FAMILIES}
+    for name, directory in directories.items():
+        if name == "modernbert":
+            write_modernbert(directory)
+        else:
+            write_family(directory, name)
+    load = kbert.Tokenizer.from_pretrained
+    return {name: load(directory) for name, directory in directories.items()}
 
 
 def rows_of(dataset):
@@ -80,7 +87,7 @@ def pieces_alone(tokenizer, words):
     Right for families that look at nothing around a word but the space
     before it.
     """
-    is_byte_level = tokenizer.family == "roberta"
+    is_byte_level = tokenizer.family in ("roberta", "modernbert")
     return [
         tokenizer.encode(
             " " + word if is_byte_level and place and word else word,
@@ -137,10 +144,7 @@ def test_one_row_by_hand(dataset_of, tiny_tokenizer):
     assert weights.tolist() == [0, 1, 1, 0, 1, 0]
 
 
-@pytest.mark.parametrize(
-    "family",
-    ["distilbert", "roberta", "albert", "xlm-roberta", "mpnet", "deberta-v2"],
-)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_every_family(families, dataset_of, family):
     tokenizer = families[family]
     words = [
@@ -165,8 +169,11 @@ def test_every_family(families, dataset_of, family):
         assert y[starts[kept]].tolist() == [labels[i] for i in kept]
 
 
-def test_words_of_roberta_follow_spaces(families, dataset_of):
-    tokenizer = families["roberta"]
+@pytest.mark.parametrize("family", ["roberta", "modernbert"])
+def test_words_of_byte_level_families_follow_spaces(
+    families, dataset_of, family
+):
+    tokenizer = families[family]
     words = "Hello the quick brown fox".split()
     x, _, _ = next(iter(dataset_of([words], [[0] * 5], tokenizer=tokenizer)))
     text = tokenizer.encode(" ".join(words))
@@ -373,10 +380,7 @@ def test_spans_and_words_agree(dataset_of):
         )
 
 
-@pytest.mark.parametrize(
-    "family",
-    ["distilbert", "roberta", "albert", "xlm-roberta", "mpnet", "deberta-v2"],
-)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_spans_in_every_family(families, dataset_of, family, caplog):
     tokenizer = families[family]
     text = "a naïve 😀 café (Zürich) and  Hello World 日本語"
