@@ -2,23 +2,30 @@
 
 from kbert.data.classification import classification_dataset
 from kbert.data.columns import read_columns
+from kbert.data.conll import read_conll
 from kbert.data.documents import read_documents
 from kbert.data.masked_lm import masked_lm_dataset
 from kbert.data.pretraining_records import write_pretraining_records
 from kbert.data.records import read_records, write_records
 from kbert.data.replaced_token import replaced_token_dataset
 from kbert.data.sentences import split_sentences
+from kbert.data.tags import convert_tags, tag_names
+from kbert.data.token_classification import token_classification_dataset
 from kbert.data.tokenizer import Tokenizer
 
 __all__ = [
     "Tokenizer",
     "classification_dataset",
+    "convert_tags",
     "masked_lm_dataset",
     "read_columns",
+    "read_conll",
     "read_documents",
     "read_records",
     "replaced_token_dataset",
     "split_sentences",
+    "tag_names",
+    "token_classification_dataset",
     "write_pretraining_records",
     "write_records",
 ]

@@ -188,7 +188,7 @@ def _label_array(
     """Check labels and return int32 (N,), or float32 (N,) or (N, C)."""
     items = _items("labels", labels, num_texts)
     if label_names is not None:
-        _check_names(label_names)
+        check_label_names(label_names)
     named = [index for index, item in enumerate(items) if isinstance(item, str)]
     if named:
         items = _numbers_of_names(items, label_names)
@@ -222,7 +222,8 @@ def _label_array(
     return array
 
 
-def _check_names(label_names: Sequence[str]) -> None:
+def check_label_names(label_names: Sequence[str]) -> None:
+    """Refuse names of classes that are no list of different strings."""
     names = list(label_names)
     are_strings = all(isinstance(name, str) for name in names)
     if isinstance(label_names, str) or not names or not are_strings:
