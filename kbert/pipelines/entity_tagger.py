@@ -1,21 +1,23 @@
 """Entities of texts, and tags of words."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import keras
+import numpy as np
 
 from kbert.data.texts import as_list, check_texts, check_words
+from kbert.data.token_labels import TextPieces, text_pieces
 from kbert.data.tokenizer import Tokenizer
 from kbert.data.truncation import check_truncation
 from kbert.layers import TokenClassificationHead
 from kbert.pipelines.labels import class_names
-from kbert.pipelines.prediction import check_options, portions
+from kbert.pipelines.prediction import check_options
 from kbert.pipelines.tags import TagScheme
 from kbert.pipelines.token_scores import (
     AGGREGATIONS,
-    TokenScores,
-    score_tokens,
+    piece_scores,
     vote,
 )
 from kbert.pipelines.words import group_pieces, split_words
@@ -160,25 +162,26 @@ class EntityTagger:
         return self._tag(check_words(items, "words"))
 
     def _find(self, texts: list[str]) -> list[list[dict[str, Any]]]:
+        pieces = self._pieces(texts)
+        scores = self._scores(pieces)
         found = []
-        for portion in portions([len(text) for text in texts]):
-            chosen = texts[portion]
-            for text, tokens in zip(chosen, self._read(chosen), strict=True):
-                found.append(self._entities(text, tokens))
+        for text, part in zip(texts, _parts(pieces, len(texts)), strict=True):
+            spans, owners = group_pieces(
+                split_words(text), pieces.span[part], pieces.word[part]
+            )
+            words, votes = vote(owners, scores[part], self.aggregation)
+            found.append(self._entities(text, spans[words], votes))
         return found
 
-    def _entities(self, text: str, tokens: TokenScores) -> list[dict[str, Any]]:
-        """Describe the entities of a text."""
-        spans, owners = group_pieces(
-            split_words(text), tokens.offsets, tokens.word_ids
-        )
-        words, scores = vote(owners, tokens.scores, self.aggregation)
+    def _entities(
+        self, text: str, spans: np.ndarray, scores: np.ndarray
+    ) -> list[dict[str, Any]]:
+        """Describe a text's entities, given words (W, 2) and scores (W, C)."""
         tags = scores.argmax(axis=1)
         best = scores.max(axis=1)
         entities = []
         for first, end in self._scheme.entities(tags).tolist():
-            start_char = int(spans[words[first], 0])
-            end_char = int(spans[words[end - 1], 1])
+            start_char, end_char = int(spans[first, 0]), int(spans[end - 1, 1])
             entities.append(
                 {
                     "text": text[start_char:end_char],
@@ -191,46 +194,49 @@ class EntityTagger:
         return entities
 
     def _tag(self, sentences: list[list[str]]) -> list[list[str]]:
+        pieces = self._readable_pieces(sentences)
+        scores = self._scores(pieces)
         tagged = []
-        sizes = [sum(map(len, words)) for words in sentences]
-        for portion in portions(sizes):
-            chosen = self._readable(sentences[portion])
-            for tokens in self._read(chosen, are_words=True):
-                _, scores = vote(
-                    tokens.word_ids, tokens.scores, self.aggregation
-                )
-                best = scores.argmax(axis=1).tolist()
-                tagged.append([self.label_names[number] for number in best])
+        for part in _parts(pieces, len(sentences)):
+            _, votes = vote(pieces.word[part], scores[part], self.aggregation)
+            best = votes.argmax(axis=1).tolist()
+            tagged.append([self.label_names[number] for number in best])
         return tagged
 
-    def _readable(self, sentences: list[list[str]]) -> list[list[str]]:
-        """Replace words that have no pieces by the unknown token."""
-        encodings = self.tokenizer.encode_batch(
-            sentences, add_special_tokens=False, is_split_into_words=True
-        )
+    def _readable_pieces(self, sentences: list[list[str]]) -> TextPieces:
+        """Cut words into pieces, those that have none as the unknown token."""
+        pieces = self._pieces(sentences)
         unknown = self.tokenizer.special_tokens["unk_token"]
-        return [
-            [
-                word if index in seen else unknown
-                for index, word in enumerate(words)
-            ]
-            for words, seen in zip(
-                sentences, (set(e.word_ids) for e in encodings), strict=True
-            )
-        ]
+        sentences, is_changed = list(sentences), False
+        for index, part in enumerate(_parts(pieces, len(sentences))):
+            words = sentences[index]
+            missing = set(range(len(words))) - set(pieces.word[part].tolist())
+            if missing:
+                is_changed = True
+                sentences[index] = [
+                    unknown if number in missing else word
+                    for number, word in enumerate(words)
+                ]
+        return self._pieces(sentences) if is_changed else pieces
 
-    def _read(
-        self, texts: list, are_words: bool = False
-    ) -> Iterator[TokenScores]:
-        return score_tokens(
+    def _pieces(self, texts: list) -> TextPieces:
+        return text_pieces(texts, self.tokenizer, self.max_length, self.overlap)
+
+    def _scores(self, pieces: TextPieces) -> np.ndarray:
+        return piece_scores(
             self.model,
             self.tokenizer,
-            texts,
+            pieces,
+            num_classes=len(self.label_names),
             batch_size=self.batch_size,
             max_length=self.max_length,
-            overlap=self.overlap,
-            are_words=are_words,
         )
+
+
+def _parts(pieces: TextPieces, num_texts: int) -> list[slice]:
+    """Say which pieces are of each text."""
+    bounds = np.searchsorted(pieces.text, np.arange(num_texts + 1)).tolist()
+    return [slice(*pair) for pair in pairwise(bounds)]
 
 
 def _token_head(model: keras.Model) -> TokenClassificationHead:
