@@ -72,8 +72,9 @@ def test_all_pairs_compete(windows, count, max_answer_length):
 def test_pieces_of_one_character_are_one_answer():
     size = 60
     window = WindowLogits(
-        start=np.arange(size, dtype="float32"),
-        end=np.arange(size, dtype="float32"),
+        # Over a thousand pairs of the first character's come first.
+        start=-np.arange(size, dtype="float32"),
+        end=-np.arange(size, dtype="float32"),
         offsets=[(0, 1)] * (size - 2) + [(1, 2), (2, 3)],
         is_best=np.ones(size, bool),
         null=0.0,
@@ -85,7 +86,7 @@ def test_pieces_of_one_character_are_one_answer():
     }
 
 
-def test_many_windows_take_milliseconds():
+def test_many_windows_take_little_time():
     rng = np.random.default_rng(0)
     size = 300
     windows = [
@@ -96,10 +97,10 @@ def test_many_windows_take_milliseconds():
             is_best=np.ones(size, bool),
             null=0.0,
         )
-        for _ in range(50)
+        for _ in range(200)
     ]
     context = "ab " * size
     start = time.perf_counter()
     best_spans(context, windows, 20, 30)
-    # 450,000 pairs: seconds, if Python looked at each.
-    assert time.perf_counter() - start < 0.5
+    # 1,800,000 pairs: many seconds, if Python looked at each.
+    assert time.perf_counter() - start < 2.5
