@@ -6,11 +6,11 @@ from typing import Any
 import keras
 import numpy as np
 
-from kbert.checkpoints.translate import placeholder_names
 from kbert.data.classification import report_truncated
 from kbert.data.texts import check_texts
 from kbert.data.tokenizer import Tokenizer
 from kbert.layers import ClassificationHead
+from kbert.pipelines.labels import class_names
 from kbert.pipelines.prediction import check_options, predict, softmax
 
 ACTIVATIONS = ("softmax", "sigmoid", "linear")
@@ -75,7 +75,7 @@ class Classifier:
             )
         self.model = model
         self.tokenizer = tokenizer
-        self.label_names = _label_names(label_names, head)
+        self.label_names = class_names(label_names, head)
         self.activation = activation
         self.batch_size = batch_size
         self.max_length = max_length
@@ -167,21 +167,6 @@ def _default_activation(head: ClassificationHead) -> str:
         "multi_label_classification": "sigmoid",
         "regression": "linear",
     }[head.problem_type]
-
-
-def _label_names(
-    label_names: Sequence[str] | None, head: ClassificationHead
-) -> list[str]:
-    if label_names is None:
-        label_names = head.label_names or placeholder_names(head.num_classes)
-    if isinstance(label_names, str) or not (
-        len(set(label_names)) == len(label_names) == head.num_classes
-    ):
-        raise ValueError(
-            f"`label_names` must hold {head.num_classes} different names. "
-            f"Received: label_names={label_names!r}"
-        )
-    return list(label_names)
 
 
 def _activate(logits: np.ndarray, activation: str) -> np.ndarray:

@@ -1,6 +1,6 @@
 """What the pipelines share: checks, and texts through a model in batches."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -63,6 +63,26 @@ def check_options(
             f"max_length={max_length}"
         )
     return options.max_length
+
+
+def portions(sizes: Sequence[int], limit: int = 1_000_000) -> Iterator[slice]:
+    """Divide texts so that what is kept of them at a time is bounded.
+
+    Args:
+        sizes: characters of each of N texts.
+        limit: most characters in a portion of more than one text.
+
+    Yields:
+        Slices that cover N texts in order.
+    """
+    start, total = 0, 0
+    for index, size in enumerate(sizes):
+        if total + size > limit and index > start:
+            yield slice(start, index)
+            start, total = index, 0
+        total += size
+    if start < len(sizes):
+        yield slice(start, len(sizes))
 
 
 def predict(

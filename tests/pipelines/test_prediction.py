@@ -3,7 +3,7 @@ import pytest
 
 import kbert
 from kbert.pipelines import Classifier, FillMask
-from kbert.pipelines.prediction import predict, softmax
+from kbert.pipelines.prediction import portions, predict, softmax
 
 TEXTS = ["the film was good", "", "bad " * 40, "not [MASK]", "a bad film"]
 
@@ -92,3 +92,16 @@ def test_tokenizers_of_other_models(
     message = str(caught.value)
     assert expected in message
     assert "Received: " in message and message.endswith(received), message
+
+
+@pytest.mark.parametrize(
+    ("sizes", "slices"),
+    [
+        ([], []),
+        ([0, 0], [(0, 2)]),
+        ([4, 6, 1], [(0, 2), (2, 3)]),
+        ([11, 50, 1, 9, 1], [(0, 1), (1, 2), (2, 4), (4, 5)]),
+    ],
+)
+def test_portions_hold_a_text_at_least(sizes, slices):
+    assert list(portions(sizes, 10)) == [slice(*pair) for pair in slices]
