@@ -8,16 +8,22 @@ from kbert.data.pretraining_records import write_pretraining_records
 from kbert.data.records import read_records, write_records
 from kbert.data.replaced_token import replaced_token_dataset
 from kbert.data.sentences import split_sentences
+from kbert.data.span_example import SpanExample
+from kbert.data.spans import span_dataset
+from kbert.data.squad import read_squad
 from kbert.data.tokenizer import Tokenizer
 
 __all__ = [
+    "SpanExample",
     "Tokenizer",
     "classification_dataset",
     "masked_lm_dataset",
     "read_columns",
     "read_documents",
     "read_records",
+    "read_squad",
     "replaced_token_dataset",
+    "span_dataset",
     "split_sentences",
     "write_pretraining_records",
     "write_records",

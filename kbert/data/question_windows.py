@@ -57,7 +57,7 @@ def encode_questions(
     questions = check_texts(questions, "questions")
     contexts = check_texts(contexts, "contexts")
     pair_up(questions, contexts)
-    questions, sizes = _cut_questions(tokenizer, questions, max_question_length)
+    questions, sizes = cut_questions(tokenizer, questions, max_question_length)
     rooms = max_length - num_special - sizes
     overlaps = np.where(rooms > overlap, overlap, rooms // 2)
     encodings: list[tokenizers.Encoding] = []
@@ -126,10 +126,19 @@ def check_lengths(
         )
 
 
-def _cut_questions(
+def cut_questions(
     tokenizer: Tokenizer, questions: list[str], max_question_length: int
 ) -> tuple[list[str], np.ndarray]:
-    """Return questions that have few enough tokens, and their numbers."""
+    """Cut questions that have too many tokens, and say once how many.
+
+    Args:
+        tokenizer: the model's tokenizer.
+        questions: N strings.
+        max_question_length: most tokens.
+
+    Returns:
+        N strings, and int64 (N,), the tokens of each.
+    """
 
     def encode(texts: Sequence[str]) -> list[tokenizers.Encoding]:
         return tokenizer.encode_batch(texts, add_special_tokens=False)
