@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kbert.data.answer_spans import answer_spans
+from kbert.data.answer_spans import answer_spans, context_ranges
 from kbert.data.batching import ArraySpec, Batch, BatchOptions, make_dataset
 from kbert.data.classification import InputBatches, check_max_length
 from kbert.data.encoding import EncodedTexts, flatten
@@ -69,13 +69,16 @@ def span_dataset(
         drop_remainder: whether to leave out a last batch that is not full.
 
     Returns:
-        A `tf.data.Dataset` of (x, y). x is a dict of int32 (B, S):
-        `token_ids`, `padding_mask` (1 = real token) and, for families with
-        segments, `segment_ids`. y is a dict of int32 (B,): `start` and `end`,
-        the positions of the answer's first and last token, both 0 where the
-        window does not hold the whole answer. An answer that begins or ends
-        inside a token takes all of it. With `shuffle=False` and
-        `pad_to="max"` the order of the examples is kept.
+        A `tf.data.Dataset` of (x, y, sample_weight). x is a dict of int32
+        (B, S): `token_ids`, `padding_mask` (1 = real token) and, for families
+        with segments, `segment_ids`. y is a dict of int32 (B,): `start` and
+        `end`, the positions of the answer's first and last token, both 0
+        where the window does not hold the whole answer. An answer that begins
+        or ends inside a token takes all of it. `sample_weight` is a dict of
+        float32 (B, S) under the same keys: 1 at the context's tokens and at
+        position 0, 0 at the question and at padding, which `SpanLoss` then
+        leaves out. With `shuffle=False` and `pad_to="max"` the order of the
+        examples is kept.
 
     Raises:
         TypeError: if an example is no `SpanExample`, or a value has the
@@ -91,7 +94,7 @@ def span_dataset(
         ...     answers=["Ann"], answer_starts=[0])
         >>> dataset = kbert.data.span_dataset(
         ...     [example], tokenizer=tokenizer, batch_size=1)
-        >>> x, y = next(iter(dataset))
+        >>> x, y, sample_weight = next(iter(dataset))
         >>> x["token_ids"].numpy().tolist()
         [[2, 5, 6, 7, 3, 8, 6, 9, 10, 3, 0, 0, 0, 0, 0, 0]]
         >>> int(y["start"][0]), int(y["end"][0])
@@ -117,7 +120,7 @@ def span_dataset(
         overlap,
         max_question_length,
     )
-    rows, spans = _encode(
+    rows, spans, contexts = _encode(
         _check_examples(examples),
         tokenizer,
         max_length=max_length,
@@ -127,17 +130,26 @@ def span_dataset(
     )
     make_inputs = InputBatches(rows, tokenizer)
 
-    def make_batch(batch: Batch) -> tuple[dict, dict]:
+    def make_batch(batch: Batch) -> tuple[dict, dict, dict]:
         start, end = spans[:, batch.indices]
-        return make_inputs(batch), {"start": start, "end": end}
+        first, stop = contexts[:, batch.indices, None]
+        place = np.arange(batch.length)
+        weight = (place == 0) | (first <= place) & (place < stop)
+        weight = weight.astype("float32")
+        return (
+            make_inputs(batch),
+            {"start": start, "end": end},
+            {"start": weight, "end": weight},
+        )
 
     position = ArraySpec(("B",), "int32")
-    return make_dataset(
-        rows.lengths,
-        make_batch,
-        (make_inputs.signature, {"start": position, "end": position}),
-        options,
+    weight = ArraySpec(("B", "S"), "float32")
+    signature = (
+        make_inputs.signature,
+        {"start": position, "end": position},
+        {"start": weight, "end": weight},
     )
+    return make_dataset(rows.lengths, make_batch, signature, options)
 
 
 def _check_examples(examples: Sequence[SpanExample]) -> list[SpanExample]:
@@ -159,8 +171,8 @@ def _encode(
     overlap: int,
     max_question_length: int,
     keep_answer_free_windows: bool,
-) -> tuple[EncodedTexts, np.ndarray]:
-    """Return W windows, and int32 (2, W): their answers' first, last token."""
+) -> tuple[EncodedTexts, np.ndarray, np.ndarray]:
+    """Return W windows, `answer_spans` and `context_ranges` of them."""
     questions, _ = cut_questions(
         tokenizer,
         check_texts([e.question for e in examples], "questions"),
@@ -168,6 +180,7 @@ def _encode(
     )
     parts = [flatten([])]
     spans = [np.zeros((2, 0), np.int32)]
+    contexts = [np.zeros((2, 0), np.int32)]
     num_lost = 0
     for first in range(0, len(examples), _CHUNK):
         chunk = examples[first : first + _CHUNK]
@@ -179,7 +192,8 @@ def _encode(
             overlap=overlap,
             max_question_length=max_question_length,
         )
-        found = answer_spans(chunk, windows)
+        ranges = context_ranges(windows)
+        found = answer_spans(chunk, windows, ranges)
         holds_answer = found[0] > 0
         has_answer = np.array([not e.is_impossible for e in chunk])
         num_lost += int(has_answer.sum())
@@ -189,6 +203,7 @@ def _encode(
         )
         parts.append(flatten([windows.encodings[i] for i in chosen]))
         spans.append(found[:, chosen])
+        contexts.append(ranges[:, chosen])
     if num_lost:
         _LOGGER.warning(
             "%d of %d questions have an answer that is whole in no window.",
@@ -201,4 +216,4 @@ def _encode(
         lengths=np.concatenate([part.lengths for part in parts]),
         num_truncated=0,
     )
-    return rows, np.concatenate(spans, axis=1)
+    return rows, np.concatenate(spans, 1), np.concatenate(contexts, 1)
