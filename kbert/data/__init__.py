@@ -9,11 +9,15 @@ from kbert.data.pretraining_records import write_pretraining_records
 from kbert.data.records import read_records, write_records
 from kbert.data.replaced_token import replaced_token_dataset
 from kbert.data.sentences import split_sentences
+from kbert.data.span_example import SpanExample
+from kbert.data.spans import span_dataset
+from kbert.data.squad import read_squad
 from kbert.data.tags import convert_tags, tag_names
 from kbert.data.token_classification import token_classification_dataset
 from kbert.data.tokenizer import Tokenizer
 
 __all__ = [
+    "SpanExample",
     "Tokenizer",
     "classification_dataset",
     "convert_tags",
@@ -22,7 +26,9 @@ __all__ = [
     "read_conll",
     "read_documents",
     "read_records",
+    "read_squad",
     "replaced_token_dataset",
+    "span_dataset",
     "split_sentences",
     "tag_names",
     "token_classification_dataset",
