@@ -127,7 +127,7 @@ def span_weights(
             last=(logits.shape[-1],),
         )
         weights = weights * ops.cast(mask, "float32")
-    hit = ops.arange(logits.shape[-1], dtype=labels.dtype)
+    hit = ops.arange(ops.shape(logits)[1], dtype=labels.dtype)
     hit = ops.expand_dims(labels, -1) == hit
     # A label that is no position must not hide behind a weight of 0.
     rows = ops.where(

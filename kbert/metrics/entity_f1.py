@@ -161,7 +161,7 @@ class EntityF1(SumMetric):
         if self.average == "weighted":
             weights = true
         else:
-            weights = ops.cast(said + true > 0, "float32")
+            weights = ops.cast(said + true != 0, "float32")
         return ops.divide_no_nan(ops.sum(weights * f1), ops.sum(weights))
 
     def get_config(self) -> dict[str, Any]:
