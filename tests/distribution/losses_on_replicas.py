@@ -97,7 +97,13 @@ def main(num_replicas, kind, path):
         model.compile(
             keras.optimizers.SGD(0.2),
             loss=losses(kind),
-            loss_weights={"mlm": 1.0, "nsp": 0.5, "rtd": 2.0},
+            loss_weights={
+                "mlm": 1.0,
+                "nsp": 0.5,
+                "rtd": 2.0,
+                "tags": 1.0,
+                "start": 0.5,
+            },
             weighted_metrics={
                 "mlm": [
                     kbert.metrics.MaskedLMAccuracy(),
