@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "hub": (set(), {"huggingface_hub"}),
     "layers": ({"layers"}, {"keras"}),
     "losses": ({"losses"}, {"keras", "tensorflow"}),
-    "metrics": ({"metrics", "losses"}, {"keras"}),
+    "metrics": ({"metrics", "losses"}, {"keras", "numpy"}),
     "optimizers": (set(), {"keras", "tensorflow"}),
     "data": (
         {"data", "hub"},

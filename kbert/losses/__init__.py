@@ -3,5 +3,13 @@
 from kbert.losses.masked_lm import MaskedLMLoss
 from kbert.losses.next_sentence import NextSentenceLoss
 from kbert.losses.replaced_token import ReplacedTokenLoss
+from kbert.losses.span import SpanLoss
+from kbert.losses.token_classification import TokenClassificationLoss
 
-__all__ = ["MaskedLMLoss", "NextSentenceLoss", "ReplacedTokenLoss"]
+__all__ = [
+    "MaskedLMLoss",
+    "NextSentenceLoss",
+    "ReplacedTokenLoss",
+    "SpanLoss",
+    "TokenClassificationLoss",
+]

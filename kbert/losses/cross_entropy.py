@@ -16,7 +16,8 @@ def cross_entropy(labels: Any, logits: Any) -> Any:
     Returns:
         float32 (...).
     """
-    num_classes = logits.shape[-1]
+    # A tensor where V is a number of positions, which a graph may not know.
+    num_classes = ops.shape(logits)[-1]
     # Comparing is faster than gathering, whose gradient is a scatter, and
     # XLA fuses it: no one-hot matrix. See docs/decisions.md.
     ids = ops.arange(num_classes, dtype=labels.dtype)
@@ -27,8 +28,8 @@ def cross_entropy(labels: Any, logits: Any) -> Any:
     )
 
 
-def only_labels(labels: Any, num_classes: int, values: Any) -> Any:
+def only_labels(labels: Any, num_classes: Any, values: Any) -> Any:
     """Return `values`, NaN where a label is not in 0 … num_classes - 1."""
-    valid = ops.logical_and(labels >= 0, labels < num_classes)
+    valid = ops.logical_and(labels >= 0, ops.less(labels, num_classes))
     valid = ops.logical_and(valid, ops.floor(labels) == labels)
     return ops.where(valid, values, float("nan"))

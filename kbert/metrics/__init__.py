@@ -1,12 +1,25 @@
 """Metrics: means over the tokens of a whole epoch, weights respected."""
 
+from kbert.metrics.entities import entity_scores
+from kbert.metrics.entity_f1 import EntityF1
 from kbert.metrics.masked_lm import MaskedLMAccuracy, Perplexity
 from kbert.metrics.next_sentence import NextSentenceAccuracy
 from kbert.metrics.replaced_token import ReplacedTokenAccuracy
+from kbert.metrics.span import SpanExactMatch, SpanF1
+from kbert.metrics.squad import squad_scores
+from kbert.metrics.token_accuracy import TokenAccuracy
+from kbert.metrics.validation import ValidationMetrics
 
 __all__ = [
+    "EntityF1",
     "MaskedLMAccuracy",
     "NextSentenceAccuracy",
     "Perplexity",
     "ReplacedTokenAccuracy",
+    "SpanExactMatch",
+    "SpanF1",
+    "TokenAccuracy",
+    "ValidationMetrics",
+    "entity_scores",
+    "squad_scores",
 ]

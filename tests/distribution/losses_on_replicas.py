@@ -17,6 +17,7 @@ import tensorflow as tf
 import kbert
 
 ROWS, SLOTS, VOCAB = 8, 6, 11
+TAGS = ["O", "B-A", "I-A", "B-B", "I-B"]
 
 
 def make_model():
@@ -28,7 +29,11 @@ def make_model():
     nsp = keras.layers.Dense(2, name="nsp")(pooled)
     replaced = keras.layers.Dense(1)(x)
     replaced = keras.layers.Reshape((SLOTS,), name="rtd")(replaced)
-    return keras.Model(ids, {"mlm": mlm, "nsp": nsp, "rtd": replaced})
+    outputs = {"mlm": mlm, "nsp": nsp, "rtd": replaced}
+    outputs["tags"] = keras.layers.Dense(len(TAGS), name="tags")(x)
+    start = keras.layers.Dense(1)(x)
+    outputs["start"] = keras.layers.Reshape((SLOTS,), name="start")(start)
+    return keras.Model(ids, outputs)
 
 
 def make_dataset():
@@ -46,11 +51,15 @@ def make_dataset():
         "mlm": rng.integers(0, VOCAB, shape).astype("int32"),
         "nsp": rng.integers(0, 2, shape[:2]).astype("int32"),
         "rtd": rng.integers(0, 2, shape).astype("int32"),
+        "tags": rng.integers(0, len(TAGS), shape).astype("int32"),
+        "start": rng.integers(0, SLOTS, shape[:2]).astype("int32"),
     }
     y["mlm"] = np.where(weights > 0, y["mlm"], -100)
     pairs = np.ones(shape[:2], "float32")
     pairs[:, :3] = 0.0
     w = {"mlm": weights, "nsp": pairs, "rtd": weights}
+    # Positions that can be an answer: rows whose label is none do not count.
+    w |= {"tags": weights, "start": weights}
     return tf.data.Dataset.from_tensor_slices((x, y, w))
 
 
@@ -60,6 +69,8 @@ def losses(kind):
             "mlm": kbert.losses.MaskedLMLoss(),
             "nsp": kbert.losses.NextSentenceLoss(),
             "rtd": kbert.losses.ReplacedTokenLoss(),
+            "tags": kbert.losses.TokenClassificationLoss(),
+            "start": kbert.losses.SpanLoss(),
         }
     sparse = keras.losses.SparseCategoricalCrossentropy
     reduction = {"from_logits": True, "reduction": "mean_with_sample_weight"}
@@ -67,6 +78,8 @@ def losses(kind):
         "mlm": sparse(ignore_class=-100, **reduction),
         "nsp": sparse(**reduction),
         "rtd": kbert.losses.ReplacedTokenLoss(),
+        "tags": kbert.losses.TokenClassificationLoss(),
+        "start": kbert.losses.SpanLoss(),
     }
 
 
@@ -84,13 +97,23 @@ def main(num_replicas, kind, path):
         model.compile(
             keras.optimizers.SGD(0.2),
             loss=losses(kind),
-            loss_weights={"mlm": 1.0, "nsp": 0.5, "rtd": 2.0},
+            loss_weights={
+                "mlm": 1.0,
+                "nsp": 0.5,
+                "rtd": 2.0,
+                "tags": 1.0,
+                "start": 0.5,
+            },
             weighted_metrics={
                 "mlm": [
                     kbert.metrics.MaskedLMAccuracy(),
                     kbert.metrics.Perplexity(),
                 ],
                 "nsp": kbert.metrics.NextSentenceAccuracy(),
+                "tags": [
+                    kbert.metrics.TokenAccuracy(),
+                    kbert.metrics.EntityF1(TAGS),
+                ],
             },
         )
     dataset = make_dataset()

@@ -58,9 +58,13 @@ def test_what_fit_and_evaluate_show_equals_one_device(run):
         "mlm_loss",
         "nsp_loss",
         "rtd_loss",
+        "tags_loss",
+        "start_loss",
         "mlm_accuracy",
         "mlm_perplexity",
         "nsp_accuracy",
+        "tags_accuracy",
+        "tags_entity_f1",
     }
     for name, value in one["evaluate"].items():
         assert two["evaluate"][name] == pytest.approx(value, rel=1e-5), name
