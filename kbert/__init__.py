@@ -13,6 +13,7 @@ from kbert.config import EncoderConfig
 from kbert.data.tokenizer import Tokenizer
 from kbert.kerashub import from_keras_hub, to_keras_hub
 from kbert.models import (
+    build_chunked_classifier,
     build_classifier,
     build_encoder,
     build_masked_lm,
@@ -44,6 +45,7 @@ __all__ = [
     "EncoderConfig",
     "Tokenizer",
     "__version__",
+    "build_chunked_classifier",
     "build_classifier",
     "build_encoder",
     "build_masked_lm",

@@ -1,5 +1,6 @@
 """From raw text to batches: tokenizer, readers and `*_dataset` functions."""
 
+from kbert.data.chunks import chunked_dataset
 from kbert.data.classification import classification_dataset
 from kbert.data.columns import read_columns
 from kbert.data.documents import read_documents
@@ -12,6 +13,7 @@ from kbert.data.tokenizer import Tokenizer
 
 __all__ = [
     "Tokenizer",
+    "chunked_dataset",
     "classification_dataset",
     "masked_lm_dataset",
     "read_columns",

@@ -6,6 +6,7 @@ from kbert.models.builders import (
     build_span_model,
     build_token_classifier,
 )
+from kbert.models.chunked import build_chunked_classifier
 from kbert.models.encoder import build_encoder
 from kbert.models.packed import build_packed
 from kbert.models.pretraining import (
@@ -21,6 +22,7 @@ from kbert.models.replaced_token import (
 )
 
 __all__ = [
+    "build_chunked_classifier",
     "build_classifier",
     "build_encoder",
     "build_masked_lm",
