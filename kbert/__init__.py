@@ -15,6 +15,7 @@ from kbert.data.tokenizer import Tokenizer
 from kbert.kerashub import from_keras_hub, to_keras_hub
 from kbert.models import (
     attention_weights,
+    build_chunked_classifier,
     build_classifier,
     build_encoder,
     build_masked_lm,
@@ -47,6 +48,7 @@ __all__ = [
     "Tokenizer",
     "__version__",
     "attention_weights",
+    "build_chunked_classifier",
     "build_classifier",
     "build_encoder",
     "build_masked_lm",

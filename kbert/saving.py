@@ -21,6 +21,7 @@ from kbert.layers import (
 )
 from kbert.model_card import write_model_card
 from kbert.models import encoder_config
+from kbert.models.chunked import is_chunked
 
 # Layers that make up a head, by their names.
 _HEADS = (
@@ -111,8 +112,17 @@ def head_names(
 
     Raises:
         ValueError: if the masked-language head has an activation that the
-            format gives it no key for.
+            format gives it no key for, or the model reads documents in
+            chunks, which no format can say.
     """
+    if is_chunked(model):
+        raise ValueError(
+            "A checkpoint has no place for how a document's chunks are put "
+            "together, and would be loaded as a classifier of single texts. "
+            "Save this model with `model.save('….keras')`; the encoder by "
+            f"itself can be saved as here. Received: model={model.name!r} of "
+            "build_chunked_classifier"
+        )
     heads = [layer.name for layer in model.layers if layer.name in _HEADS]
     if "mlm" in heads:
         activation = model.get_layer("mlm").activation

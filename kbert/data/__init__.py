@@ -1,5 +1,6 @@
 """From raw text to batches: tokenizer, readers and `*_dataset` functions."""
 
+from kbert.data.chunks import chunked_dataset
 from kbert.data.classification import classification_dataset
 from kbert.data.columns import read_columns
 from kbert.data.conll import read_conll
@@ -19,6 +20,7 @@ from kbert.data.tokenizer import Tokenizer
 __all__ = [
     "SpanExample",
     "Tokenizer",
+    "chunked_dataset",
     "classification_dataset",
     "convert_tags",
     "masked_lm_dataset",

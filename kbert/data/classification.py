@@ -103,11 +103,7 @@ def classification_dataset(
     encoded = tokenizer.encode_ids(texts, pairs, max_length=max_length)
     report_truncated(encoded, max_length)
     num_texts = len(encoded.lengths)
-    targets = []
-    if labels is not None:
-        targets.append(_label_array(labels, label_names, num_texts))
-    if sample_weight is not None:
-        targets.append(_weight_array(sample_weight, labels, num_texts))
+    targets = target_arrays(labels, label_names, sample_weight, num_texts)
     make_inputs = InputBatches(encoded, tokenizer)
 
     def make_batch(batch: Batch) -> tuple[Any, ...]:
@@ -180,6 +176,26 @@ def report_truncated(encoded: EncodedTexts, max_length: int) -> None:
             len(encoded.lengths),
             max_length,
         )
+
+
+def target_arrays(
+    labels: Sequence[Any] | np.ndarray | None,
+    label_names: Sequence[str] | None,
+    sample_weight: Sequence[float] | np.ndarray | None,
+    num_texts: int,
+) -> list[np.ndarray]:
+    """Check labels and weights, as `classification_dataset` takes them.
+
+    Returns:
+        What a batch has beside its inputs: no array, labels (N,) or (N, C),
+        or labels and weights (N,).
+    """
+    targets = []
+    if labels is not None:
+        targets.append(_label_array(labels, label_names, num_texts))
+    if sample_weight is not None:
+        targets.append(_weight_array(sample_weight, labels, num_texts))
+    return targets
 
 
 def _label_array(

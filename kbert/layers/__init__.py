@@ -1,6 +1,8 @@
 """Layers: flat arguments, `keras.ops` only, usable in any Keras model."""
 
 from kbert.layers.activations import gelu, gelu_tanh
+from kbert.layers.chunk_pooling import ChunkPooling
+from kbert.layers.chunks import MergeChunks, SplitChunks
 from kbert.layers.classification_head import ClassificationHead
 from kbert.layers.embedding import BertEmbedding
 from kbert.layers.encoder_block import EncoderBlock
@@ -16,10 +18,12 @@ from kbert.layers.token_classification_head import TokenClassificationHead
 
 __all__ = [
     "BertEmbedding",
+    "ChunkPooling",
     "ClassificationHead",
     "EncoderBlock",
     "MLMBias",
     "MLMHead",
+    "MergeChunks",
     "Pooler",
     "RelativeBias",
     "RelativeEmbedding",
@@ -28,6 +32,7 @@ __all__ = [
     "SelfAttention",
     "SentencePooling",
     "SpanHead",
+    "SplitChunks",
     "TokenClassificationHead",
     "gelu",
     "gelu_tanh",

@@ -7,6 +7,7 @@ from kbert.models.builders import (
     build_span_model,
     build_token_classifier,
 )
+from kbert.models.chunked import build_chunked_classifier
 from kbert.models.encoder import build_encoder
 from kbert.models.packed import build_packed
 from kbert.models.pretraining import (
@@ -23,6 +24,7 @@ from kbert.models.replaced_token import (
 
 __all__ = [
     "attention_weights",
+    "build_chunked_classifier",
     "build_classifier",
     "build_encoder",
     "build_masked_lm",

@@ -6,11 +6,15 @@ from typing import Any
 import keras
 import numpy as np
 
+from kbert.data.chunking import check_chunks, split_chunks
+from kbert.data.chunks import report_left_out
 from kbert.data.classification import report_truncated
-from kbert.data.texts import check_texts
+from kbert.data.texts import check_texts, short_repr
 from kbert.data.tokenizer import Tokenizer
 from kbert.layers import ClassificationHead
+from kbert.models.chunked import is_chunked
 from kbert.pipelines.labels import class_names
+from kbert.pipelines.long_texts import averaged, check_long, together
 from kbert.pipelines.prediction import check_options, predict, softmax
 
 ACTIVATIONS = ("softmax", "sigmoid", "linear")
@@ -22,8 +26,15 @@ class Classifier:
     Texts are sorted by length, so that batches pad little, and answered in
     the order given.
 
+    A text longer than the model reads at once is truncated or, with
+    `long="chunk"`, read in windows. The logits of a text are then the mean
+    over its windows, each weighted by the tokens that it shows better than
+    its neighbours do, so that every token of the text counts once. A model
+    of `build_chunked_classifier` is given all windows of a text together.
+
     Args:
-        model: a model of `build_classifier` or `load_classifier`.
+        model: a model of `build_classifier`, `load_classifier` or
+            `build_chunked_classifier`.
         tokenizer: the tokenizer it was trained with.
         label_names: names of the classes; None for the model's own, or
             "LABEL_0", "LABEL_1", … where it has none.
@@ -32,14 +43,22 @@ class Classifier:
             regression's value. None for what the model's `problem_type`
             says; where it says nothing, "softmax" with several classes and
             "linear" with one.
-        batch_size: texts in a batch.
-        max_length: most tokens in a text; None for the most that both model
-            and tokenizer take. Longer texts are truncated, with a log line.
+        batch_size: texts in a batch; windows with `long="chunk"`.
+        max_length: most tokens in a text, or in a window; None for the most
+            that both model and tokenizer take. A chunked model needs it: the
+            `chunk_length` it was trained with.
+        long: what happens to longer texts: "truncate", with a log line, or
+            "chunk". None for "chunk" with a chunked model, else "truncate".
+        overlap: tokens that neighbouring windows of a text share.
+        max_chunks: most windows of a text that are read, the first ones,
+            with a log line if there are more; None for all. A chunked model
+            holds all windows of a text in memory at once.
 
     Raises:
         TypeError: if `tokenizer` is no `kbert.Tokenizer`.
         ValueError: if the model has no classification head, the tokenizer
-            is another model's, or an option is out of range.
+            is another model's, an option is out of range, or options do not
+            go together.
 
     Example:
         >>> import kbert
@@ -62,9 +81,15 @@ class Classifier:
         activation: str | None = None,
         batch_size: int = 32,
         max_length: int | None = None,
+        long: str | None = None,
+        overlap: int = 0,
+        max_chunks: int | None = None,
     ):
         """See the class."""
+        long = check_long(model, long, max_length, overlap, max_chunks)
         max_length = check_options(model, tokenizer, batch_size, max_length)
+        if long == "chunk":
+            check_chunks(tokenizer, max_length, overlap, max_chunks)
         head = _classification_head(model)
         if activation is None:
             activation = _default_activation(head)
@@ -79,6 +104,9 @@ class Classifier:
         self.activation = activation
         self.batch_size = batch_size
         self.max_length = max_length
+        self.long = long
+        self.overlap = overlap
+        self.max_chunks = max_chunks
 
     def __call__(
         self,
@@ -98,7 +126,8 @@ class Classifier:
 
         Raises:
             TypeError: if a text is no string.
-            ValueError: if `texts` and `pairs` differ in form or number.
+            ValueError: if `texts` and `pairs` differ in form or number, or
+                there are pairs and `long="chunk"`.
         """
         if isinstance(texts, str) and (pairs is None or isinstance(pairs, str)):
             one_pair = None if pairs is None else [pairs]
@@ -133,6 +162,40 @@ class Classifier:
         self, texts: list[str], pairs: Sequence[str] | None
     ) -> np.ndarray:
         """Scores (N, C) in the order of the texts."""
+        if self.long == "chunk":
+            logits = self._logits_of_chunks(texts, pairs)
+        else:
+            logits = self._logits(texts, pairs)
+        return _activate(logits, self.activation)
+
+    def _logits_of_chunks(
+        self, texts: list[str], pairs: Sequence[str] | None
+    ) -> np.ndarray:
+        if pairs is not None:
+            raise ValueError(
+                'long="chunk" reads single texts: of a pair it is not clear '
+                f"which text to split. Received: pairs={short_repr(pairs)}"
+            )
+        chunks = split_chunks(
+            texts,
+            self.tokenizer,
+            chunk_length=self.max_length,
+            overlap=self.overlap,
+            max_chunks=self.max_chunks,
+        )
+        report_left_out(chunks, self.max_chunks)
+        run = together if is_chunked(self.model) else averaged
+        return run(
+            self.model,
+            self.tokenizer,
+            chunks,
+            batch_size=self.batch_size,
+            max_length=self.max_length,
+        )
+
+    def _logits(
+        self, texts: list[str], pairs: Sequence[str] | None
+    ) -> np.ndarray:
         encoded = self.tokenizer.encode_ids(
             texts, pairs, max_length=self.max_length
         )
@@ -146,14 +209,15 @@ class Classifier:
             max_length=self.max_length,
         ):
             logits[indices] = rows
-        return _activate(logits, self.activation)
+        return logits
 
 
 def _classification_head(model: keras.Model) -> ClassificationHead:
     heads = [x for x in model.layers if isinstance(x, ClassificationHead)]
     if len(heads) != 1 or isinstance(model.output, (dict, list)):
         raise ValueError(
-            "Expected a model of build_classifier or load_classifier. "
+            "Expected a model of build_classifier, load_classifier or "
+            "build_chunked_classifier. "
             f"Received: model={model!r}"
         )
     return heads[0]

@@ -111,20 +111,29 @@ def predict(
     """
     options = BatchOptions(batch_size=batch_size, max_length=max_length)
     make_inputs = InputBatches(encoded, tokenizer)
-    # Not `predict`, whose set-up costs a single text 20 times its answer.
     for batch in plan_epoch(encoded.lengths, options):
         inputs = make_inputs(batch)
         if more_inputs is not None:
             inputs.update(more_inputs(batch))
-        outputs = model.predict_on_batch(
-            {name: inputs[name] for name in model.input}
-        )
-        size = len(batch.indices)
-        # Under a strategy every replica answers the whole batch.
-        yield (
-            batch.indices,
-            keras.tree.map_structure(lambda rows, n=size: rows[:n], outputs),
-        )
+        yield batch.indices, predict_batch(model, inputs, len(batch.indices))
+
+
+def predict_batch(
+    model: keras.Model, inputs: Mapping[str, np.ndarray], size: int
+) -> Any:
+    """Return a model's outputs, arrays (B, …), for one batch.
+
+    Args:
+        model: the model.
+        inputs: arrays (B, …). What the model has no input for is left out.
+        size: B.
+    """
+    # Not `predict`, whose set-up costs a single text 20 times its answer.
+    outputs = model.predict_on_batch(
+        {name: inputs[name] for name in model.input}
+    )
+    # Under a strategy every replica answers the whole batch.
+    return keras.tree.map_structure(lambda rows: rows[:size], outputs)
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
