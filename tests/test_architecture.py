@@ -57,7 +57,7 @@ MAY_IMPORT = {
     "pipelines": (
         {"pipelines", "models", "layers", "checkpoints", "config", "data"}
         | {"saving"},
-        {"keras", "numpy", "tokenizers"},
+        {"keras", "ml_dtypes", "numpy", "tokenizers", "tqdm"},
     ),
 }
 # Importing these takes seconds or half a second, so modules reach for them

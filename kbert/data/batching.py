@@ -152,7 +152,7 @@ def plan_epoch(
     return [
         Batch(
             group,
-            _padded_length(int(lengths[group].max()), options),
+            padded_length(int(lengths[group].max()), options),
             epoch=epoch,
             number=number,
         )
@@ -181,7 +181,13 @@ def _cut(items: np.ndarray, size: int) -> list[np.ndarray]:
     return [items[i : i + size] for i in range(0, len(items), size)]
 
 
-def _padded_length(longest: int, options: BatchOptions) -> int:
+def padded_length(longest: int, options: BatchOptions) -> int:
+    """Return the length that a batch is padded to.
+
+    Args:
+        longest: tokens in the longest example of the batch.
+        options: how to batch.
+    """
     if options.pad_to == "max":
         return options.max_length
     if options.pad_to == "batch" or longest > _BUCKETS[-1]:

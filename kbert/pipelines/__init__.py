@@ -1,6 +1,8 @@
 """Raw text in, answers out."""
 
 from kbert.pipelines.classifier import Classifier
+from kbert.pipelines.embedder import Embedder
 from kbert.pipelines.fill_mask import FillMask
+from kbert.pipelines.vectors import quantize
 
-__all__ = ["Classifier", "FillMask"]
+__all__ = ["Classifier", "Embedder", "FillMask", "quantize"]

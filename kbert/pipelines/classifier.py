@@ -11,6 +11,7 @@ from kbert.data.classification import report_truncated
 from kbert.data.texts import check_texts
 from kbert.data.tokenizer import Tokenizer
 from kbert.layers import ClassificationHead
+from kbert.pipelines.masks import MaskWarning
 from kbert.pipelines.prediction import check_options, predict, softmax
 
 ACTIVATIONS = ("softmax", "sigmoid", "linear")
@@ -79,6 +80,7 @@ class Classifier:
         self.activation = activation
         self.batch_size = batch_size
         self.max_length = max_length
+        self._warn_masks = MaskWarning(tokenizer)
 
     def __call__(
         self,
@@ -137,6 +139,7 @@ class Classifier:
             texts, pairs, max_length=self.max_length
         )
         report_truncated(encoded, self.max_length)
+        self._warn_masks(encoded)
         logits = np.zeros((len(texts), len(self.label_names)), "float32")
         for indices, rows in predict(
             self.model,
