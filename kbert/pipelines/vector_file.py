@@ -39,7 +39,7 @@ class VectorFile:
 
     def append(self, rows: np.ndarray) -> None:
         """Write rows (n, width)."""
-        self._file.write(np.ascontiguousarray(rows).data.tobytes())
+        self._file.write(rows.tobytes())
         self._rows += len(rows)
 
     def close(self) -> np.ndarray:
