@@ -36,6 +36,11 @@ _TASKS = {
         "predicts masked words and how two sentences follow each other",
         "load_pretrainer",
     ),
+    "sentence": _Task(
+        "sentence-similarity",
+        "makes vectors of texts",
+        "load_sentence_encoder",
+    ),
     "replaced_token": _Task(
         "feature-extraction",
         "tells replaced tokens from original ones",
@@ -58,7 +63,7 @@ def write_model_card(
     Args:
         directory: of the saved model.
         model: a model of kbert's builders.
-        task: name of its head, "pretrainer", or "" for none.
+        task: name of its head, "pretrainer", "sentence", or "" for none.
         architecture: transformers' class name.
     """
     text = model_card(model, task, architecture)
@@ -74,7 +79,7 @@ def model_card(model: keras.Model, task: str, architecture: str) -> str:
 
     Args:
         model: a model of kbert's builders.
-        task: name of its head, "pretrainer", or "" for none.
+        task: name of its head, "pretrainer", "sentence", or "" for none.
         architecture: transformers' class name.
 
     Returns:
@@ -85,11 +90,14 @@ def model_card(model: keras.Model, task: str, architecture: str) -> str:
     """
     config = encoder_config(model)
     pipeline_tag, words, loader = _TASKS[task]
+    library, other = "transformers", f"{architecture}.from_pretrained"
+    if task == "sentence":
+        library, other = "sentence-transformers", "SentenceTransformer"
     parts = [
         # The files are in transformers' layout: "keras" would make the hub
         # offer `keras.saving.load_model`, which reads other ones.
         "---",
-        "library_name: transformers",
+        f"library_name: {library}",
         f"pipeline_tag: {pipeline_tag}",
         "tags:",
         *(f"- {tag}" for tag in ("kbert", "keras", config.family)),
@@ -116,9 +124,9 @@ def model_card(model: keras.Model, task: str, architecture: str) -> str:
         "```",
         "",
         "```python",
-        f"from transformers import {architecture}",
+        f"from {library.replace('-', '_')} import {other.split('.')[0]}",
         "",
-        f"model = {architecture}.from_pretrained(source)",
+        f"model = {other}(source)",
         "```",
     ]
     for heading, what in _UNFILLED.items():

@@ -1,5 +1,6 @@
 """Loads checkpoints into models: each head's weights from the file."""
 
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,9 +8,14 @@ from dataclasses import replace
 import keras
 
 from kbert.checkpoints.checkpoint import Checkpoint
-from kbert.checkpoints.mapping import LoadReport
+from kbert.checkpoints.mapping import LoadReport, load_tensors
 from kbert.checkpoints.memory import Unwritten
+from kbert.checkpoints.readers import open_tensors
+from kbert.checkpoints.sentence_files import SentenceFiles
+from kbert.checkpoints.sentence_reading import read_sentence_files
+from kbert.checkpoints.tf_checkpoint import find_prefix
 from kbert.config import EncoderConfig
+from kbert.layers.activations import get_activation
 from kbert.layers.initializers import no_random_values
 from kbert.models import (
     build_classifier,
@@ -17,9 +23,12 @@ from kbert.models import (
     build_masked_lm,
     build_pretrainer,
     build_replaced_token_detector,
+    build_sentence_encoder,
     build_span_model,
     build_token_classifier,
 )
+
+_LOGGER = logging.getLogger("kbert")
 
 Loaded = keras.Model | tuple[keras.Model, LoadReport]
 
@@ -242,6 +251,97 @@ def load_span_model(
     model = build_span_model(_empty_encoder(config, dtype))
     fresh = ["span/", "transform/"] if fresh_head else []
     loaded = checkpoint.fill(model, ["span"], fresh)
+    return (model, loaded) if report else model
+
+
+def load_sentence_encoder(
+    source: str | os.PathLike,
+    *,
+    hidden_dropout: float | None = None,
+    attention_dropout: float | None = None,
+    dtype: str | keras.DTypePolicy | None = None,
+    revision: str | None = None,
+    report: bool = False,
+) -> Loaded:
+    """Load an encoder of whole texts, with what makes vectors of its states.
+
+    Args:
+        source: hub id or directory of sentence-transformers, with
+            `modules.json`: an encoder, pooling, dense layers and
+            normalisation or not. Or any source of `load_encoder`, of which
+            the mean over real tokens is taken, not normalised, as
+            sentence-transformers does; for another pooling give
+            `load_encoder`'s model to `build_sentence_encoder`.
+        hidden_dropout: replaces the checkpoint's.
+        attention_dropout: replaces the checkpoint's.
+        dtype: dtype policy of the encoder; None for Keras' global policy.
+            Pooling and what follows it are float32.
+        revision: branch, tag or commit on the hub.
+        report: whether to return what was loaded too.
+
+    Returns:
+        The model of `build_sentence_encoder`, or it and a `LoadReport`.
+        Prompts, similarity and most tokens of a text are those of the files.
+
+    Raises:
+        FileNotFoundError: if the source or a file of it does not exist.
+        ValueError: as `load_encoder`, or if the files ask for a module or an
+            option that kbert does not compute.
+
+    Example:
+        >>> import kbert
+        >>> encoder = kbert.build_encoder(kbert.families.BERT_TINY)
+        >>> model = kbert.build_sentence_encoder(encoder, ["cls", "mean"])
+        >>> kbert.save_pretrained(model, "/tmp/tiny_sentence")
+        >>> kbert.load_sentence_encoder("/tmp/tiny_sentence").output_shape
+        (None, 256)
+
+    References:
+        https://sbert.net/docs/sentence_transformer/usage/custom_models.html
+    """
+    files = None
+    if find_prefix(source) is None:
+        files = read_sentence_files(source, revision)
+    if files is None:
+        _LOGGER.info("%s: no modules.json; vectors are means", source)
+        files = SentenceFiles()
+    checkpoint = Checkpoint(source, revision, folder=files.folder)
+    config = checkpoint.encoder_config(hidden_dropout, attention_dropout)
+    encoder = _empty_encoder(replace(config, has_pooler=False), dtype)
+    loaded = checkpoint.fill(encoder)
+    keys = (*loaded.ignored_config_keys, *files.unknown_keys)
+    loaded = replace(loaded, ignored_config_keys=keys)
+    dense = [
+        keras.layers.Dense(
+            file.out_features,
+            activation=get_activation(file.activation),
+            use_bias=file.bias,
+            dtype="float32",
+            name=f"projection_{number}",
+        )
+        for number, file in enumerate(files.dense)
+    ]
+    model = build_sentence_encoder(
+        encoder,
+        files.modes,
+        normalize=files.normalize,
+        dense=dense,
+        similarity=files.similarity,
+        prompts=files.prompts,
+        default_prompt_name=files.default_prompt_name,
+        max_length=files.max_length,
+    )
+    for layer, file in zip(dense, files.dense, strict=True):
+        tensors = open_tensors(source, revision, file.folder)
+        names = {name: name for name in tensors.shapes()}
+        part = load_tensors(layer, tensors, file.rows(layer.name), names)
+        of_folder = [f"{file.folder}/{name}" for name in part.loaded]
+        loaded = replace(loaded, loaded=(*loaded.loaded, *of_folder))
+        if part.unused:
+            raise ValueError(
+                "A dense layer has one kernel and one bias. Left over: "
+                f"{part.unused}. Received: {tensors.location}"
+            )
     return (model, loaded) if report else model
 
 

@@ -3,14 +3,21 @@
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 from safetensors.numpy import save_file
 
 from kbert.checkpoints import mapping, tables, translate
 from kbert.checkpoints.checkpoint import head_rows
+from kbert.checkpoints.sentence_files import (
+    DenseFile,
+    SentenceFiles,
+    written_files,
+)
 from kbert.config import EncoderConfig
 from kbert.data.tokenizer import Tokenizer
 from kbert.families import CLASSIFIER_FORMS, TRANSFORMED
@@ -19,8 +26,9 @@ from kbert.layers import (
     SentencePooling,
     TokenClassificationHead,
 )
+from kbert.layers.activations import activation_name
 from kbert.model_card import write_model_card
-from kbert.models import encoder_config
+from kbert.models import encoder_config, sentence_layers
 from kbert.models.chunked import is_chunked
 
 # Layers that make up a head, by their names.
@@ -43,8 +51,10 @@ def save_pretrained(
 
     Writes `config.json`, `model.safetensors` and, with a tokenizer, its
     files. transformers loads them with equal outputs, and so do kbert's
-    loaders. Existing files of these names are replaced. A `README.md`, the
-    model card with headings for you to fill in, is written if there is none.
+    loaders. Of a sentence encoder it writes sentence-transformers' files too,
+    whose `SentenceTransformer(directory)` then gives equal vectors. Existing
+    files of these names are replaced. A `README.md`, the model card with
+    headings for you to fill in, is written if there is none.
 
     Args:
         model: an encoder or a task model of kbert's builders.
@@ -80,7 +90,8 @@ def save_pretrained(
         )
     written = write_config(model, config, table.architectures[task])
     rows = head_rows(table, heads, config, table.prefix if heads else "")
-    tensors = mapping.collect_tensors(model, rows)
+    sentence, dense_rows = sentence_parts(model, config)
+    tensors = mapping.collect_tensors(model, [*rows, *dense_rows])
 
     directory = Path(directory)
     if directory.exists() and not directory.is_dir():
@@ -88,16 +99,31 @@ def save_pretrained(
             f"Expected a directory. Received: directory={str(directory)!r}"
         )
     directory.mkdir(parents=True, exist_ok=True)
-    # transformers refuses a file without this mark.
-    save_file(tensors, directory / "model.safetensors", {"format": "pt"})
-    (directory / "config.json").write_text(
-        json.dumps(written, indent=2) + "\n", encoding="utf-8"
-    )
-    write_model_card(directory, model, task, table.architectures[task])
-    # safetensors lets nobody but the owner read what it writes.
-    shutil.copymode(directory / "config.json", directory / "model.safetensors")
+    texts = {"config.json": json.dumps(written, indent=2) + "\n", **sentence}
+    for name, text in texts.items():
+        path = directory / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    _save_tensors(tensors, directory)
+    if sentence:
+        task = "sentence"
+    write_model_card(directory, model, task, written["architectures"][0])
     if tokenizer is not None:
         tokenizer.save(directory)
+
+
+def _save_tensors(tensors: dict[str, np.ndarray], directory: Path) -> None:
+    """Write tensors, those called `folder/…` to that folder."""
+    files: dict[str, dict[str, np.ndarray]] = {}
+    for name, tensor in tensors.items():
+        folder, _, short = name.rpartition("/")
+        files.setdefault(folder, {})[short] = tensor
+    for folder, held in files.items():
+        path = directory / folder / "model.safetensors"
+        # transformers refuses a file without this mark.
+        save_file(held, path, {"format": "pt"})
+        # safetensors lets nobody but the owner read what it writes.
+        shutil.copymode(directory / "config.json", path)
 
 
 def head_names(
@@ -183,6 +209,8 @@ def _labelled_head(
 
 def _pooling(model: keras.Model, config: EncoderConfig) -> str | None:
     """How a classifier pools, where its family's format can say so."""
+    if sentence_layers(model) is not None:
+        return None
     for layer in model.layers:
         if isinstance(layer, SentencePooling):
             if config.family not in TRANSFORMED:
@@ -190,8 +218,65 @@ def _pooling(model: keras.Model, config: EncoderConfig) -> str | None:
                     f"A checkpoint of family {config.family!r} has no place "
                     f"for pooling of its own. Received: {layer.mode!r} pooling"
                 )
+            if layer.mode not in ("cls", "mean"):
+                raise ValueError(
+                    "A checkpoint of a classifier pools by 'cls' or 'mean'. "
+                    f"Received: {layer.mode!r} pooling"
+                )
             return layer.mode
     return None
+
+
+def sentence_parts(
+    model: keras.Model, config: EncoderConfig
+) -> tuple[dict[str, str], list[mapping.Row]]:
+    """Return what a sentence encoder has besides its encoder.
+
+    Args:
+        model: any model of kbert's builders.
+        config: of its encoder.
+
+    Returns:
+        Path → text of sentence-transformers' files, and the rows of dense
+        layers, whose tensors are called `folder/name`. Both are empty of
+        another model.
+
+    Raises:
+        ValueError: if the format cannot express the model.
+    """
+    layers = sentence_layers(model)
+    if layers is None:
+        return {}, []
+    pooling, projections, head = layers
+    width = config.hidden_size * len(pooling.modes)
+    files, rows = [], []
+    for number, layer in enumerate(projections, start=2):
+        file = DenseFile(
+            folder=f"{number}_Dense",
+            in_features=width,
+            out_features=layer.units,
+            bias=layer.use_bias,
+            activation=activation_name(layer.activation),
+        )
+        files.append(file)
+        rows += [
+            replace(row, tensor=f"{file.folder}/{row.tensor}")
+            for row in file.rows(layer.path)
+        ]
+        width = layer.units
+    texts = written_files(
+        SentenceFiles(
+            modes=pooling.modes,
+            dense=tuple(files),
+            normalize=head.normalize,
+            similarity=head.similarity,
+            prompts=head.prompts,
+            default_prompt_name=head.default_prompt_name,
+            max_length=head.max_length,
+        ),
+        config.hidden_size,
+    )
+    return texts, rows
 
 
 def _own_dropout(

@@ -47,7 +47,7 @@ MAY_IMPORT = {
     "saving": (
         {"models", "layers", "checkpoints", "config", "families", "data"}
         | {"model_card"},
-        {"keras", "safetensors"},
+        {"keras", "numpy", "safetensors"},
     ),
     "tf_saving": ({"models", "checkpoints", "data", "saving"}, {"keras"}),
     "kerashub": (
@@ -57,7 +57,7 @@ MAY_IMPORT = {
     "pipelines": (
         {"pipelines", "models", "layers", "checkpoints", "config", "data"}
         | {"saving"},
-        {"keras", "numpy", "tokenizers"},
+        {"keras", "ml_dtypes", "numpy", "tokenizers", "tqdm"},
     ),
     "plots": (
         {"plots", "pipelines", "models", "data"},

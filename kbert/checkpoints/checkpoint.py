@@ -33,6 +33,7 @@ class Checkpoint:
         source: hub id, directory, or prefix of a TensorFlow checkpoint.
         revision: branch, tag or commit on the hub.
         head: which head's encoder is meant, in a file that holds two.
+        folder: the folder of a Hugging Face source that it lies in.
 
     Raises:
         FileNotFoundError: if the source or a file of it does not exist.
@@ -45,6 +46,7 @@ class Checkpoint:
         source: str | os.PathLike,
         revision: str | None = None,
         head: str = "",
+        folder: str = "",
     ):
         """See the class."""
         prefix = tf_checkpoint.find_prefix(source)
@@ -58,9 +60,9 @@ class Checkpoint:
                 config.get("model_type", "electra")
             ]
         else:
-            config = readers.read_config(source, revision)
+            config = readers.read_config(source, revision, folder)
             self.table = tables.TABLES[translate.family_of(config)]
-            self.tensors = readers.open_tensors(source, revision)
+            self.tensors = readers.open_tensors(source, revision, folder)
         self.names, has_two = two_encoders.encoder_names(
             self.tensors.shapes(), self.table, head
         )

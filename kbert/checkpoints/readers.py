@@ -122,13 +122,14 @@ _READERS = {
 
 
 def open_tensors(
-    source: str | os.PathLike, revision: str | None = None
+    source: str | os.PathLike, revision: str | None = None, folder: str = ""
 ) -> TensorSource:
     """Open the weights of a Hugging Face directory or hub id.
 
     Args:
         source: directory or hub id.
         revision: branch, tag or commit on the hub.
+        folder: the folder in it, such as "2_Dense"; "" for none.
 
     Returns:
         A reader over `model.safetensors`, or over the shards that
@@ -140,19 +141,22 @@ def open_tensors(
         ValueError: if a file is damaged, or is a pickle of anything but
             tensors.
     """
+    start = f"{folder}/" if folder else ""
+    location = os.path.join(source, folder) if folder else str(source)
     for name, reader_of in _READERS.items():
+        name = start + name
         single = find_file(source, name, revision=revision, required=False)
         if single is not None:
-            return reader_of([single], location=str(source))
+            return reader_of([single], location=location)
         index = find_file(
             source, f"{name}.index.json", revision=revision, required=False
         )
         if index is None:
             continue
         weight_map = _read_weight_map(index)
-        shards = sorted(set(weight_map.values()))
+        shards = sorted({start + name for name in weight_map.values()})
         paths = [find_file(source, name, revision=revision) for name in shards]
-        reader = reader_of([p for p in paths if p], location=str(source))
+        reader = reader_of([p for p in paths if p], location=location)
         absent = set(weight_map) - set(reader.shapes())
         if absent:
             raise ValueError(
@@ -162,7 +166,7 @@ def open_tensors(
         return reader
     raise FileNotFoundError(
         f"Found none of {', '.join(_READERS)} and their indexes. Received: "
-        f"source={os.fspath(source)!r}"
+        f"source={os.fspath(source)!r}, folder={folder!r}"
     )
 
 
@@ -185,13 +189,14 @@ def _read_weight_map(index: Path) -> dict[str, str]:
 
 
 def read_config(
-    source: str | os.PathLike, revision: str | None = None
+    source: str | os.PathLike, revision: str | None = None, folder: str = ""
 ) -> dict[str, Any]:
     """Read `config.json` of a Hugging Face directory or hub id.
 
     Args:
         source: directory or hub id.
         revision: branch, tag or commit on the hub.
+        folder: the folder in it; "" for none.
 
     Returns:
         The parsed object.
@@ -200,7 +205,8 @@ def read_config(
         FileNotFoundError: if it is absent.
         ValueError: if it is no JSON object.
     """
-    path = find_file(source, "config.json", revision=revision)
+    name = f"{folder}/config.json" if folder else "config.json"
+    path = find_file(source, name, revision=revision)
     assert path is not None  # required files are found or raise
     return read_json(path)
 

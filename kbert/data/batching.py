@@ -182,7 +182,12 @@ def _cut(items: np.ndarray, size: int) -> list[np.ndarray]:
 
 
 def padded_length(longest: int, options: BatchOptions) -> int:
-    """Return the length that `options` pad a batch to, given its longest."""
+    """Return the length that a batch is padded to.
+
+    Args:
+        longest: tokens in the longest example of the batch.
+        options: how to batch.
+    """
     if options.pad_to == "max":
         return options.max_length
     if options.pad_to == "batch" or longest > _BUCKETS[-1]:

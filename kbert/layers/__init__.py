@@ -12,6 +12,7 @@ from kbert.layers.relative import RelativeBias, RelativeEmbedding
 from kbert.layers.replaced_token_head import ReplacedTokenHead
 from kbert.layers.replaced_token_sampler import ReplacedTokenSampler
 from kbert.layers.self_attention import SelfAttention
+from kbert.layers.sentence_head import SentenceHead
 from kbert.layers.sentence_pooling import SentencePooling
 from kbert.layers.span_head import SpanHead
 from kbert.layers.token_classification_head import TokenClassificationHead
@@ -30,6 +31,7 @@ __all__ = [
     "ReplacedTokenHead",
     "ReplacedTokenSampler",
     "SelfAttention",
+    "SentenceHead",
     "SentencePooling",
     "SpanHead",
     "SplitChunks",

@@ -59,3 +59,10 @@ def get_activation(activation: str | Callable) -> Callable:
     if isinstance(activation, str) and activation in own:
         return own[activation]
     return keras.activations.get(activation)
+
+
+def activation_name(activation: Callable) -> str:
+    """Return the name that `get_activation` has for a function."""
+    if activation in (gelu, keras.activations.gelu):
+        return "gelu"
+    return "gelu_tanh" if activation is gelu_tanh else activation.__name__

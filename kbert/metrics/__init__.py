@@ -1,8 +1,10 @@
-"""Metrics: means over the tokens of a whole epoch, weights respected."""
+"""Metrics of a whole epoch: means over tokens, and correlations."""
 
+from kbert.metrics.correlation import PearsonCorrelation, SpearmanCorrelation
 from kbert.metrics.entities import entity_scores
 from kbert.metrics.entity_f1 import EntityF1
 from kbert.metrics.masked_lm import MaskedLMAccuracy, Perplexity
+from kbert.metrics.matthews import MatthewsCorrelation
 from kbert.metrics.next_sentence import NextSentenceAccuracy
 from kbert.metrics.replaced_token import ReplacedTokenAccuracy
 from kbert.metrics.span import SpanExactMatch, SpanF1
@@ -13,7 +15,9 @@ from kbert.metrics.validation import ValidationMetrics
 __all__ = [
     "EntityF1",
     "MaskedLMAccuracy",
+    "MatthewsCorrelation",
     "NextSentenceAccuracy",
+    "PearsonCorrelation",
     "Perplexity",
     "ReplacedTokenAccuracy",
     "SpanExactMatch",
@@ -22,4 +26,5 @@ __all__ = [
     "ValidationMetrics",
     "entity_scores",
     "squad_scores",
+    "SpearmanCorrelation",
 ]

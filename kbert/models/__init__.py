@@ -21,6 +21,7 @@ from kbert.models.replaced_token import (
     discriminator_of,
     generator_of,
 )
+from kbert.models.sentence import build_sentence_encoder, sentence_layers
 
 __all__ = [
     "attention_weights",
@@ -32,10 +33,12 @@ __all__ = [
     "build_pretrainer",
     "build_replaced_token_detector",
     "build_replaced_token_pretrainer",
+    "build_sentence_encoder",
     "build_span_model",
     "build_token_classifier",
     "discriminator_of",
     "encoder_config",
     "freeze",
     "generator_of",
+    "sentence_layers",
 ]

@@ -1,8 +1,17 @@
 """Raw text in, answers out."""
 
 from kbert.pipelines.classifier import Classifier
+from kbert.pipelines.embedder import Embedder
 from kbert.pipelines.entity_tagger import EntityTagger
 from kbert.pipelines.fill_mask import FillMask
 from kbert.pipelines.question_answerer import QuestionAnswerer
+from kbert.pipelines.vectors import quantize
 
-__all__ = ["Classifier", "EntityTagger", "FillMask", "QuestionAnswerer"]
+__all__ = [
+    "Classifier",
+    "Embedder",
+    "EntityTagger",
+    "FillMask",
+    "QuestionAnswerer",
+    "quantize",
+]

@@ -15,6 +15,7 @@ from kbert.layers import ClassificationHead
 from kbert.models.chunked import is_chunked
 from kbert.pipelines.labels import class_names
 from kbert.pipelines.long_texts import averaged, check_long, together
+from kbert.pipelines.masks import MaskWarning
 from kbert.pipelines.prediction import check_options, predict, softmax
 
 ACTIVATIONS = ("softmax", "sigmoid", "linear")
@@ -107,6 +108,7 @@ class Classifier:
         self.long = long
         self.overlap = overlap
         self.max_chunks = max_chunks
+        self._warn_masks = MaskWarning(tokenizer)
 
     def __call__(
         self,
@@ -200,6 +202,7 @@ class Classifier:
             texts, pairs, max_length=self.max_length
         )
         report_truncated(encoded, self.max_length)
+        self._warn_masks(encoded)
         logits = np.zeros((len(texts), len(self.label_names)), "float32")
         for indices, rows in predict(
             self.model,

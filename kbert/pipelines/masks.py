@@ -1,5 +1,6 @@
 """The masks of texts: where they stand, and the model's input of them."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -7,8 +8,39 @@ import numpy as np
 import tokenizers
 
 from kbert.data.batching import Batch
+from kbert.data.encoding import EncodedTexts
 from kbert.data.texts import short_repr
 from kbert.data.tokenizer import Tokenizer
+
+_LOGGER = logging.getLogger("kbert")
+
+
+class MaskWarning:
+    """Says once that texts hold the tokenizer's mask token.
+
+    A model that is not asked to fill it has seen it in pretraining at most:
+    it is a left-over, and what comes out is not the text's.
+
+    Args:
+        tokenizer: what encodes the texts.
+    """
+
+    def __init__(self, tokenizer: Tokenizer):
+        """See the class."""
+        self._mask_token = tokenizer.special_tokens["mask_token"]
+        self._mask_id = tokenizer.mask_token_id
+        self._is_said = False
+
+    def __call__(self, encoded: EncodedTexts) -> None:
+        """Look at texts."""
+        if self._is_said or not (encoded.ids == self._mask_id).any():
+            return
+        self._is_said = True
+        _LOGGER.warning(
+            "Texts hold the mask token %s, which stands for a missing word. "
+            "This is said once.",
+            self._mask_token,
+        )
 
 
 @dataclass(frozen=True)
