@@ -22,9 +22,9 @@ __all__ = [
     "ReplacedTokenAccuracy",
     "SpanExactMatch",
     "SpanF1",
+    "SpearmanCorrelation",
     "TokenAccuracy",
     "ValidationMetrics",
     "entity_scores",
     "squad_scores",
-    "SpearmanCorrelation",
 ]
