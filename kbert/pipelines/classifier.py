@@ -186,6 +186,7 @@ class Classifier:
             max_chunks=self.max_chunks,
         )
         report_left_out(chunks, self.max_chunks)
+        self._warn_masks(chunks.encoded)
         run = together if is_chunked(self.model) else averaged
         return run(
             self.model,
