@@ -3,6 +3,14 @@
 from kbert.pipelines.classifier import Classifier
 from kbert.pipelines.embedder import Embedder
 from kbert.pipelines.fill_mask import FillMask
+from kbert.pipelines.sanity import CollapseReport, collapse_report
 from kbert.pipelines.vectors import quantize
 
-__all__ = ["Classifier", "Embedder", "FillMask", "quantize"]
+__all__ = [
+    "Classifier",
+    "CollapseReport",
+    "Embedder",
+    "FillMask",
+    "collapse_report",
+    "quantize",
+]
