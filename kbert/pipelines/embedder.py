@@ -306,7 +306,10 @@ def _runner(model: keras.Model) -> tuple[keras.Model, str, int]:
     the caller's own stays as it was compiled.
     """
     backend = keras.backend.backend()
-    names = keras.distribution.list_devices()
+    if backend == "torch":  # keras.distribution has nothing for it
+        names = [str(model.variables[0].value.device)]
+    else:
+        names = keras.distribution.list_devices()
     is_cpu = all(name.startswith("cpu") for name in names)
     tokens = _CPU_TOKENS if is_cpu else _DEVICE_TOKENS
     if backend == "tensorflow" and is_cpu:
