@@ -39,9 +39,10 @@ class SentenceHead(keras.layers.Layer):
         ValueError: if `similarity` or `default_prompt_name` is unknown.
 
     Example:
-        >>> import kbert
+        >>> import numpy as np, kbert
         >>> head = kbert.layers.SentenceHead()
-        >>> [round(float(x), 3) for x in head([[3.0, 4.0]])[0]]
+        >>> vectors = head(np.array([[3.0, 4.0]]))
+        >>> [round(float(x), 3) for x in vectors[0]]
         [0.6, 0.8]
 
     References:

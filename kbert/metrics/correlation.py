@@ -197,4 +197,4 @@ def _correlation(a: Any, b: Any, real: Any) -> Any:
     # So that no square over- or underflows.
     a, b = (ops.divide_no_nan(x, ops.max(ops.abs(x))) for x in (a, b))
     spread = ops.sqrt(ops.sum(a * a)) * ops.sqrt(ops.sum(b * b))
-    return ops.divide_no_nan(ops.sum(a * b), spread)
+    return ops.clip(ops.divide_no_nan(ops.sum(a * b), spread), -1.0, 1.0)

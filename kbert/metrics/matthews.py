@@ -86,7 +86,8 @@ class MatthewsCorrelation(keras.metrics.Metric):
         # Of one class alone, what is left of the 1 is rounding.
         is_spread = spread > 1e-6
         spread = ops.where(is_spread, spread, 1.0)
-        return ops.where(is_spread, agreed / spread, 0.0)
+        found = ops.clip(agreed / spread, -1.0, 1.0)
+        return ops.where(is_spread, found, 0.0)
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""

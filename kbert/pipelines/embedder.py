@@ -15,10 +15,16 @@ from kbert.data.token_batches import plan_by_tokens
 from kbert.data.tokenizer import Tokenizer
 from kbert.layers.sentence_head import check_prompts
 from kbert.models import sentence_layers
-from kbert.pipelines import vectors as vector_rules
 from kbert.pipelines.masks import MaskWarning
 from kbert.pipelines.prediction import check_options
 from kbert.pipelines.vector_file import VectorFile
+from kbert.pipelines.vectors import (
+    check_dtype,
+    check_ranges,
+    quantize,
+    shorten,
+    similarity,
+)
 
 # Texts that are sorted by length and held as vectors at once.
 _CHUNK = 16384
@@ -150,10 +156,10 @@ class Embedder:
             TypeError: if a text is no string.
             ValueError: if an option is unknown or out of range.
         """
-        vector_rules.check_dtype(dtype)
+        check_dtype(dtype)
         width = self._width(dimensions)
         if ranges is not None:
-            ranges = vector_rules.check_ranges(ranges, width)
+            ranges = check_ranges(ranges, width)
         before = self._prompt(prompt_name, prompt)
         is_one = isinstance(texts, str)
         if is_one and output is not None:
@@ -176,14 +182,14 @@ class Embedder:
             show_progress,
         )
         if not is_late:
-            parts = (vector_rules.quantize(x, dtype, ranges) for x in parts)
+            parts = (quantize(x, dtype, ranges) for x in parts)
         none = np.zeros((0, width), "float32")
-        none = none if is_late else vector_rules.quantize(none, dtype, ranges)
+        none = none if is_late else quantize(none, dtype, ranges)
         if output is not None:
             return _write(parts, VectorFile(output, none.shape[1], none.dtype))
         found = np.concatenate([none, *parts])
         if is_late:
-            found = vector_rules.quantize(found, dtype)
+            found = quantize(found, dtype)
         return found[0] if is_one else found
 
     def similarity(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -201,7 +207,7 @@ class Embedder:
             ValueError: if the shapes do not fit, or vectors are quantised to
                 whole numbers.
         """
-        return vector_rules.similarity(a, b, self._head.similarity)
+        return similarity(a, b, self._head.similarity)
 
     def _width(self, dimensions: int | None) -> int:
         """Components of a vector."""
@@ -273,7 +279,7 @@ class Embedder:
             )
             rows = np.asarray(rows)[: len(batch.indices)]
             if width < rows.shape[1]:
-                rows = vector_rules.shorten(rows, width, self._head.normalize)
+                rows = shorten(rows, width, self._head.normalize)
             found[batch.indices] = rows
             progress.update(len(batch.indices))
         return found
@@ -300,7 +306,10 @@ def _runner(model: keras.Model) -> tuple[keras.Model, str, int]:
     the caller's own stays as it was compiled.
     """
     backend = keras.backend.backend()
-    names = keras.distribution.list_devices()
+    if backend == "torch":  # keras.distribution has nothing for it
+        names = [str(model.variables[0].value.device)]
+    else:
+        names = keras.distribution.list_devices()
     is_cpu = all(name.startswith("cpu") for name in names)
     tokens = _CPU_TOKENS if is_cpu else _DEVICE_TOKENS
     if backend == "tensorflow" and is_cpu:

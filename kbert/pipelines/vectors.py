@@ -44,7 +44,7 @@ def quantize(
 
     Example:
         >>> import numpy as np, kbert
-        >>> vectors = np.array([[0.5, -1.0], [0.0, 1.0]], "float32")
+        >>> vectors = np.array([[255.0, -255.0], [0.0, 255.0]], "float32")
         >>> kbert.pipelines.quantize(vectors, "ubinary").tolist()
         [[128], [64]]
         >>> kbert.pipelines.quantize(vectors, "int8").tolist()
