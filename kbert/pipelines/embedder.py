@@ -109,7 +109,7 @@ class Embedder:
         self.prompts = check_prompts(prompts, default_prompt_name)
         self.default_prompt_name = default_prompt_name
         self._warn_masks = MaskWarning(tokenizer)
-        self._runner, self._pad_to, self._tokens = _runner(model)
+        self._pad_to, self._tokens = _batching(model)
 
     def __call__(self, texts: str | Texts | Iterator[str]) -> np.ndarray:
         """Return vectors as `encode` does without options."""
@@ -274,7 +274,7 @@ class Embedder:
         found = np.zeros((len(texts), width), "float32")
         for batch in self._plan(encoded.lengths, batch_size):
             inputs = make_inputs(batch)
-            rows = self._runner.predict_on_batch(
+            rows = self.model.predict_on_batch(
                 {name: inputs[name] for name in self.model.input}
             )
             rows = np.asarray(rows)[: len(batch.indices)]
@@ -298,12 +298,10 @@ class Embedder:
         return [Batch(order[x.indices], x.length) for x in plan]
 
 
-def _runner(model: keras.Model) -> tuple[keras.Model, str, int]:
-    """What runs a model fastest: itself, how to pad, tokens in a batch.
+def _batching(model: keras.Model) -> tuple[str, int]:
+    """How a model's machine is fastest: how to pad, tokens in a batch.
 
-    On a CPU, TensorFlow's XLA compiles each shape for seconds and gains
-    nothing: there the model runs through a twin of the same layers, so that
-    the caller's own stays as it was compiled.
+    Where each shape is compiled, there must be few of them.
     """
     backend = keras.backend.backend()
     if backend == "torch":  # keras.distribution has nothing for it
@@ -312,11 +310,8 @@ def _runner(model: keras.Model) -> tuple[keras.Model, str, int]:
         names = keras.distribution.list_devices()
     is_cpu = all(name.startswith("cpu") for name in names)
     tokens = _CPU_TOKENS if is_cpu else _DEVICE_TOKENS
-    if backend == "tensorflow" and is_cpu:
-        model = keras.Model(model.input, model.output)
-        model.jit_compile = False
     is_compiled = backend == "jax" or not is_cpu
-    return model, "bucket" if is_compiled else "batch", tokens
+    return "bucket" if is_compiled else "batch", tokens
 
 
 def _chunks(
