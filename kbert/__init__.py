@@ -13,6 +13,7 @@ from kbert.config import EncoderConfig
 from kbert.data.tokenizer import Tokenizer
 from kbert.kerashub import from_keras_hub, to_keras_hub
 from kbert.models import (
+    Distiller,
     build_classifier,
     build_encoder,
     build_masked_lm,
@@ -26,6 +27,7 @@ from kbert.models import (
     encoder_config,
     freeze,
     generator_of,
+    initialize_from,
 )
 from kbert.pretrained import (
     load_classifier,
@@ -41,6 +43,7 @@ from kbert.tf_saving import save_tf_checkpoint
 from kbert.version import __version__
 
 __all__ = [
+    "Distiller",
     "EncoderConfig",
     "Tokenizer",
     "__version__",
@@ -60,6 +63,7 @@ __all__ = [
     "freeze",
     "from_keras_hub",
     "generator_of",
+    "initialize_from",
     "layers",
     "load_classifier",
     "load_encoder",

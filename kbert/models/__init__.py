@@ -6,7 +6,9 @@ from kbert.models.builders import (
     build_span_model,
     build_token_classifier,
 )
+from kbert.models.distiller import Distiller
 from kbert.models.encoder import build_encoder
+from kbert.models.initialize import initialize_from
 from kbert.models.packed import build_packed
 from kbert.models.pretraining import (
     build_masked_lm,
@@ -21,6 +23,7 @@ from kbert.models.replaced_token import (
 )
 
 __all__ = [
+    "Distiller",
     "build_classifier",
     "build_encoder",
     "build_masked_lm",
@@ -34,4 +37,5 @@ __all__ = [
     "encoder_config",
     "freeze",
     "generator_of",
+    "initialize_from",
 ]
