@@ -12,6 +12,8 @@ from kbert.losses import DistillationLoss, HiddenStateLoss, RelationLoss
 
 ROWS, LENGTH, SLOTS, CLASSES = 4, 6, 2, 3
 SPARSE = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+# XLA takes ten times as long to compile as these models to train.
+PLAIN = {"jit_compile": keras.backend.backend() == "jax"}
 
 
 def sentence_encoder(encoder):
@@ -113,7 +115,7 @@ def test_every_kind_of_model_trains(kind, tiny_config):
         terms["output"] = DistillationLoss()
     distiller = kbert.Distiller(student, teacher, terms)
     optimizer = keras.optimizers.Adam(1e-2)
-    distiller.compile(optimizer, loss=label_loss(kind))
+    distiller.compile(optimizer, loss=label_loss(kind), **PLAIN)
     x, y, w = draw(kind, tiny_config)
     before = values_of(teacher), values_of(student)
     history = distiller.fit(x, y, 2, sample_weight=w, epochs=3, verbose=0)
@@ -136,7 +138,7 @@ def test_every_kind_of_model_trains(kind, tiny_config):
 def first_losses(distiller, x, y=None, w=None):
     """The losses of the first step, before anything has changed."""
     if not distiller.compiled:
-        distiller.compile(keras.optimizers.SGD(0.0), loss=SPARSE)
+        distiller.compile(keras.optimizers.SGD(0.0), loss=SPARSE, **PLAIN)
     history = distiller.fit(
         x, y, len(x["token_ids"]), sample_weight=w, verbose=0
     )
@@ -193,7 +195,9 @@ def test_span_softmax_leaves_out_padding(configs):
     )
     distiller = kbert.Distiller(student, teacher)
     distiller.compile(
-        keras.optimizers.SGD(0.0), loss={"start": SPARSE, "end": SPARSE}
+        keras.optimizers.SGD(0.0),
+        loss={"start": SPARSE, "end": SPARSE},
+        **PLAIN,
     )
     found = first_losses(distiller, x, y)["output_loss"]
     assert found == pytest.approx(expected, rel=1e-5)
@@ -293,7 +297,7 @@ def test_no_labels_and_a_teacher_to_follow(configs, tiny_tokenizer):
         build("classifier", small),
     )
     distiller = kbert.Distiller(student, teacher)
-    distiller.compile(keras.optimizers.Adam(1e-2))
+    distiller.compile(keras.optimizers.Adam(1e-2), **PLAIN)
     data = kbert.data.classification_dataset(
         ["a good film", "bad , very bad", "the plot was not good !"] * 4,
         tokenizer=tiny_tokenizer,
@@ -312,7 +316,7 @@ def test_evaluate_and_predict_are_the_students(configs):
     student, teacher = build("classifier", small), build("classifier", big, 1)
     x, y, _ = draw("classifier", small)
     distiller = kbert.Distiller(student, teacher)
-    distiller.compile("sgd", loss=SPARSE, metrics=["accuracy"])
+    distiller.compile("sgd", loss=SPARSE, metrics=["accuracy"], **PLAIN)
     history = distiller.fit(x, y, validation_data=(x, y), verbose=0).history
     assert sorted(history) == [
         "accuracy",
@@ -322,7 +326,7 @@ def test_evaluate_and_predict_are_the_students(configs):
         "val_accuracy",
         "val_loss",
     ]
-    student.compile("sgd", loss=SPARSE, metrics=["accuracy"])
+    student.compile("sgd", loss=SPARSE, metrics=["accuracy"], **PLAIN)
     expected = student.evaluate(x, y, verbose=0, return_dict=True)
     found = distiller.evaluate(x, y, verbose=0, return_dict=True)
     assert found == pytest.approx(expected, rel=1e-6)
@@ -358,7 +362,7 @@ def test_cached_logits_train_as_the_live_teacher(
                 kbert.Distiller(student, teacher, term_weights=weights),
                 SPARSE,
             )
-        model.compile(keras.optimizers.SGD(0.1), loss=loss)
+        model.compile(keras.optimizers.SGD(0.1), loss=loss, **PLAIN)
         train = dataset(
             texts, labels if is_live else cached, shuffle=True, **options
         )
@@ -385,7 +389,7 @@ def compiled_distiller(configs, seed=0):
         {"hidden": 0.3},
         hidden_layers={0: 0},
     )
-    distiller.compile(keras.optimizers.Adam(1e-3), loss=SPARSE)
+    distiller.compile(keras.optimizers.Adam(1e-3), loss=SPARSE, **PLAIN)
     return distiller
 
 
@@ -446,7 +450,6 @@ def test_compiled_by_xla_and_in_half_precision(configs, policy):
     before = keras.config.dtype_policy()
     x, y, _ = draw("classifier", configs[0])
     plain = compiled_distiller(configs)
-    plain.compile("sgd", loss=SPARSE, jit_compile=False)
     expected = plain.fit(x, y, verbose=0).history
     keras.config.set_dtype_policy(policy)
     try:
