@@ -7,9 +7,7 @@ teacher, gives a student three of its six blocks, and trains the student twice:
 on the labels alone, and on the teacher's soft labels and hidden states beside
 them. `--train mine.csv --test test.csv --encoder google-bert/bert-base-uncased`
 takes your own texts (CSV, TSV, JSONL; columns text and label) and any BERT
-checkpoint.
-
-MEASURED
+checkpoint. `--smoke` runs all of it on 32 messages.
 """
 
 import argparse

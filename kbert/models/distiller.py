@@ -159,6 +159,7 @@ class Distiller(keras.Model):
         self._teacher_run = TappedModel(
             teacher, [theirs for _, theirs in states], [t for _, t in heads]
         )
+        self._shows_terms = True
         self.built = True
 
     def _projection(
@@ -253,11 +254,29 @@ class Distiller(keras.Model):
         """Update the student's metrics; the terms are shown in training."""
         if not isinstance(y_pred, _Forward):
             results = super().compute_metrics(x, y, y_pred, sample_weight)
-            names = {tracker.name for tracker in self.trackers.values()}
-            return {k: v for k, v in results.items() if k not in names}
+            return self._without_terms(results)
         if y is None:
             return self.get_metrics_result()
         return super().compute_metrics(x, y, y_pred.outputs, sample_weight)
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> Any:
+        """Evaluate the student: `keras.Model.evaluate`, with its arguments."""
+        # Keras adds the replicas' metrics up only if `get_metrics_result` has
+        # the names that `compute_metrics` gave.
+        self._shows_terms = False
+        try:
+            return super().evaluate(*args, **kwargs)
+        finally:
+            self._shows_terms = True
+
+    def get_metrics_result(self) -> dict[str, Any]:
+        """Return the metrics' values, those of the terms in training only."""
+        results = super().get_metrics_result()
+        return results if self._shows_terms else self._without_terms(results)
+
+    def _without_terms(self, results: dict[str, Any]) -> dict[str, Any]:
+        names = {tracker.name for tracker in self.trackers.values()}
+        return {k: v for k, v in results.items() if k not in names}
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
