@@ -7,7 +7,14 @@ import keras
 from keras import ops
 
 from kbert.losses.weighted_mean import sum_over_replicas
-from kbert.models import distiller_options as options
+from kbert.models.distiller_options import (
+    check_models,
+    even_layers,
+    factors_of,
+    layer_pairs,
+    losses_of,
+    output_sizes,
+)
 from kbert.models.distiller_terms import mean_loss, output_triples
 from kbert.models.parts import layer_dtype
 from kbert.models.reading import encoder_config
@@ -108,21 +115,21 @@ class Distiller(keras.Model):
     ) -> None:
         """See the class."""
         super().__init__(name=name)
-        options.check_models(student, teacher)
+        check_models(student, teacher)
         depths = (
             encoder_config(student).num_layers,
             encoder_config(teacher).num_layers,
         )
-        terms = options.term_losses(student, terms)
-        term_weights = options.term_weights(terms, term_weights)
+        terms = losses_of(student, terms)
+        term_weights = factors_of(terms, term_weights)
         # Not dicts, whose keys would be strings in a `.keras` file.
-        self.hidden_layers = options.layer_pairs(
+        self.hidden_layers = layer_pairs(
             "hidden_layers",
             hidden_layers,
-            options.even_layers(*depths),
+            even_layers(*depths),
             depths,
         )
-        self.attention_layers = options.layer_pairs(
+        self.attention_layers = layer_pairs(
             "attention_layers",
             attention_layers,
             {depths[0] - 1: depths[1] - 1},
@@ -138,7 +145,7 @@ class Distiller(keras.Model):
         self.terms = terms
         self.term_weights = term_weights
         self.output_projection = self._projection(
-            "output", options.output_sizes(student, teacher, terms)
+            "output", output_sizes(student, teacher, terms)
         )
         self.hidden_projection = self._projection(
             "hidden",

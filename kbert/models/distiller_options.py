@@ -59,7 +59,7 @@ def _label_names(model: keras.Model) -> list[str] | None:
     return None
 
 
-def term_losses(
+def losses_of(
     student: keras.Model, terms: Mapping[str, keras.losses.Loss] | None
 ) -> dict[str, keras.losses.Loss]:
     """Return the losses of the terms, the default one where none is given."""
@@ -132,7 +132,7 @@ def output_sizes(
     return sizes[0] if sizes else (0, 0)
 
 
-def term_weights(
+def factors_of(
     terms: Mapping[str, keras.losses.Loss], weights: Mapping[str, float] | None
 ) -> dict[str, float]:
     """Return the factors of the terms, the default ones where not given."""

@@ -12,8 +12,6 @@ from kbert.losses import DistillationLoss, HiddenStateLoss, RelationLoss
 
 ROWS, LENGTH, SLOTS, CLASSES = 4, 6, 2, 3
 SPARSE = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-# XLA takes ten times as long to compile as these models to train.
-PLAIN = {"jit_compile": keras.backend.backend() == "jax"}
 
 
 def sentence_encoder(encoder):
@@ -115,7 +113,7 @@ def test_every_kind_of_model_trains(kind, tiny_config):
         terms["output"] = DistillationLoss()
     distiller = kbert.Distiller(student, teacher, terms)
     optimizer = keras.optimizers.Adam(3e-3)
-    distiller.compile(optimizer, loss=label_loss(kind), **PLAIN)
+    distiller.compile(optimizer, loss=label_loss(kind))
     x, y, w = draw(kind, tiny_config)
     before = values_of(teacher), values_of(student)
     history = distiller.fit(x, y, 2, sample_weight=w, epochs=4, verbose=0)
@@ -138,7 +136,7 @@ def test_every_kind_of_model_trains(kind, tiny_config):
 def first_losses(distiller, x, y=None, w=None):
     """The losses of the first step, before anything has changed."""
     if not distiller.compiled:
-        distiller.compile(keras.optimizers.SGD(0.0), loss=SPARSE, **PLAIN)
+        distiller.compile(keras.optimizers.SGD(0.0), loss=SPARSE)
     history = distiller.fit(
         x, y, len(x["token_ids"]), sample_weight=w, verbose=0
     )
@@ -195,9 +193,7 @@ def test_span_softmax_leaves_out_padding(configs):
     )
     distiller = kbert.Distiller(student, teacher)
     distiller.compile(
-        keras.optimizers.SGD(0.0),
-        loss={"start": SPARSE, "end": SPARSE},
-        **PLAIN,
+        keras.optimizers.SGD(0.0), loss={"start": SPARSE, "end": SPARSE}
     )
     found = first_losses(distiller, x, y)["output_loss"]
     assert found == pytest.approx(expected, rel=1e-5)
@@ -297,7 +293,7 @@ def test_no_labels_and_a_teacher_to_follow(configs, tiny_tokenizer):
         build("classifier", small),
     )
     distiller = kbert.Distiller(student, teacher)
-    distiller.compile(keras.optimizers.Adam(1e-2), **PLAIN)
+    distiller.compile(keras.optimizers.Adam(1e-2))
     data = kbert.data.classification_dataset(
         ["a good film", "bad , very bad", "the plot was not good !"] * 4,
         tokenizer=tiny_tokenizer,
@@ -316,7 +312,7 @@ def test_evaluate_and_predict_are_the_students(configs):
     student, teacher = build("classifier", small), build("classifier", big, 1)
     x, y, _ = draw("classifier", small)
     distiller = kbert.Distiller(student, teacher)
-    distiller.compile("sgd", loss=SPARSE, metrics=["accuracy"], **PLAIN)
+    distiller.compile("sgd", loss=SPARSE, metrics=["accuracy"])
     history = distiller.fit(x, y, validation_data=(x, y), verbose=0).history
     assert sorted(history) == [
         "accuracy",
@@ -326,7 +322,7 @@ def test_evaluate_and_predict_are_the_students(configs):
         "val_accuracy",
         "val_loss",
     ]
-    student.compile("sgd", loss=SPARSE, metrics=["accuracy"], **PLAIN)
+    student.compile("sgd", loss=SPARSE, metrics=["accuracy"])
     expected = student.evaluate(x, y, verbose=0, return_dict=True)
     found = distiller.evaluate(x, y, verbose=0, return_dict=True)
     assert found == pytest.approx(expected, rel=1e-6)
@@ -362,7 +358,7 @@ def test_cached_logits_train_as_the_live_teacher(
                 kbert.Distiller(student, teacher, term_weights=weights),
                 SPARSE,
             )
-        model.compile(keras.optimizers.SGD(0.1), loss=loss, **PLAIN)
+        model.compile(keras.optimizers.SGD(0.1), loss=loss)
         train = dataset(
             texts, labels if is_live else cached, shuffle=True, **options
         )
@@ -389,7 +385,7 @@ def compiled_distiller(configs, seed=0):
         {"hidden": 0.3},
         hidden_layers={0: 0},
     )
-    distiller.compile(keras.optimizers.Adam(1e-3), loss=SPARSE, **PLAIN)
+    distiller.compile(keras.optimizers.Adam(1e-3), loss=SPARSE)
     return distiller
 
 
