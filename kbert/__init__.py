@@ -14,6 +14,7 @@ from kbert.config import EncoderConfig
 from kbert.data.tokenizer import Tokenizer
 from kbert.kerashub import from_keras_hub, to_keras_hub
 from kbert.models import (
+    Distiller,
     attention_weights,
     build_chunked_classifier,
     build_classifier,
@@ -30,6 +31,7 @@ from kbert.models import (
     encoder_config,
     freeze,
     generator_of,
+    initialize_from,
 )
 from kbert.pretrained import (
     load_classifier,
@@ -46,6 +48,7 @@ from kbert.tf_saving import save_tf_checkpoint
 from kbert.version import __version__
 
 __all__ = [
+    "Distiller",
     "EncoderConfig",
     "Tokenizer",
     "__version__",
@@ -68,6 +71,7 @@ __all__ = [
     "freeze",
     "from_keras_hub",
     "generator_of",
+    "initialize_from",
     "layers",
     "load_classifier",
     "load_encoder",

@@ -21,9 +21,13 @@ class WeightedMeanLoss(keras.losses.Loss):
     Labels, logits and weights are float32 whatever the dtype policy: bfloat16
     knows no id between 256 and 258.
 
+    Subclasses whose labels are not numbers say how many axes a label has.
+
     Args:
         name: of the loss.
     """
+
+    num_label_axes = 0
 
     def __init__(self, name: str | None = None) -> None:
         """See the class."""
@@ -33,8 +37,10 @@ class WeightedMeanLoss(keras.losses.Loss):
         self, y_true: Any, y_pred: Any, sample_weight: Any = None
     ) -> Any:
         """Return the weighted mean, a float32 scalar; 0 if nothing counts."""
-        labels, weights = labels_and_weights(y_true, y_pred, sample_weight)
-        total = _sum_over_replicas(ops.sum(weights))
+        labels, weights = labels_and_weights(
+            y_true, y_pred, sample_weight, self.num_label_axes
+        )
+        total = sum_over_replicas(ops.sum(weights))
         weights = ops.divide_no_nan(weights, total)
         # Keras would take a list for several outputs.
         logits = ops.convert_to_tensor(y_pred, dtype=self.dtype)
@@ -46,24 +52,36 @@ class WeightedMeanLoss(keras.losses.Loss):
 
 
 def labels_and_weights(
-    y_true: Any, y_pred: Any, sample_weight: Any
+    y_true: Any, y_pred: Any, sample_weight: Any, num_label_axes: int = 0
 ) -> tuple[Any, Any]:
     """Return the labels, 0 where they do not count, and float32 weights.
 
     A Keras mask on the predictions takes its positions out, as in Keras'
     losses and metrics. Without `sample_weight` the other labels count once.
+    The last `num_label_axes` axes of the labels are those of a single label.
     """
     labels = ops.convert_to_tensor(y_true)
+    if len(labels.shape) < num_label_axes:
+        raise ValueError(
+            f"Labels must have at least {num_label_axes} axes. Received: "
+            f"labels of shape {tuple(labels.shape)}"
+        )
+    each = labels
+    for _ in range(num_label_axes):
+        each = each[..., 0]
     if sample_weight is None:
-        weights = ops.ones_like(labels, dtype="float32")
+        weights = ops.ones_like(each, dtype="float32")
     else:
         weights = ops.convert_to_tensor(sample_weight, dtype="float32")
-    check_shapes(labels, weights, "`sample_weight` must have the labels' shape")
+    check_shapes(each, weights, "`sample_weight` must have the labels' shape")
     mask = getattr(y_pred, "_keras_mask", None)
     if mask is not None:
-        check_shapes(labels, mask, "The Keras mask must have the labels' shape")
+        check_shapes(each, mask, "The Keras mask must have the labels' shape")
         weights = weights * ops.cast(mask, "float32")
-    return ops.where(weights == 0, ops.zeros_like(labels), labels), weights
+    unused = weights == 0
+    for _ in range(num_label_axes):
+        unused = ops.expand_dims(unused, -1)
+    return ops.where(unused, ops.zeros_like(labels), labels), weights
 
 
 def check_shapes(
@@ -89,8 +107,8 @@ def check_shapes(
         )
 
 
-def _sum_over_replicas(value: Any) -> Any:
-    """Add a scalar of each `tf.distribute` replica.
+def sum_over_replicas(value: Any) -> Any:
+    """Add the scalars of all `tf.distribute` replicas.
 
     JAX sees the whole batch: a sum there is global as it is.
     """

@@ -8,7 +8,9 @@ from kbert.models.builders import (
     build_token_classifier,
 )
 from kbert.models.chunked import build_chunked_classifier
+from kbert.models.distiller import Distiller
 from kbert.models.encoder import build_encoder
+from kbert.models.initialize import initialize_from
 from kbert.models.packed import build_packed
 from kbert.models.pretraining import (
     build_masked_lm,
@@ -24,6 +26,7 @@ from kbert.models.replaced_token import (
 from kbert.models.sentence import build_sentence_encoder, sentence_layers
 
 __all__ = [
+    "Distiller",
     "attention_weights",
     "build_chunked_classifier",
     "build_classifier",
@@ -40,5 +43,6 @@ __all__ = [
     "encoder_config",
     "freeze",
     "generator_of",
+    "initialize_from",
     "sentence_layers",
 ]
