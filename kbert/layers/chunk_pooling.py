@@ -3,11 +3,13 @@
 import keras
 from keras import ops
 
+from kbert.layers.composite import CompositeLayer
+
 AGGREGATES = ("mean", "max", "attention")
 
 
 @keras.saving.register_keras_serializable(package="kbert")
-class ChunkPooling(keras.layers.Layer):
+class ChunkPooling(CompositeLayer):
     """The mean, the maximum or a learned average over a document's chunks.
 
     A chunk of padding alone has no influence and gets no gradient.

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from kbert.layers.activations import get_activation
+from kbert.layers.composite import CompositeLayer
 from kbert.layers.initializers import truncated_normal
 from kbert.layers.logits import check_classes, logits_layer
 
@@ -17,7 +18,7 @@ PROBLEM_TYPES = (
 
 
 @keras.saving.register_keras_serializable(package="kbert")
-class ClassificationHead(keras.layers.Layer):
+class ClassificationHead(CompositeLayer):
     """One vector a sequence to logits, through an inner layer if asked.
 
     BERT's form is `Linear(Dropout(pooled))`. Other families put a dense

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from kbert.layers.composite import CompositeLayer
 from kbert.layers.initializers import truncated_normal
 from kbert.layers.local_attention import same_sequence
 
@@ -21,7 +22,7 @@ class _Table(keras.layers.Embedding):
 
 
 @keras.saving.register_keras_serializable(package="kbert")
-class BertEmbedding(keras.layers.Layer):
+class BertEmbedding(CompositeLayer):
     """Sum of token, position and segment embeddings, normalised.
 
     `LayerNorm(token + position + segment)`, then dropout, then a projection

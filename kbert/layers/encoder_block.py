@@ -3,12 +3,13 @@
 import keras
 
 from kbert.layers.activations import get_activation
+from kbert.layers.composite import CompositeLayer
 from kbert.layers.initializers import truncated_normal
 from kbert.layers.self_attention import SelfAttention
 
 
 @keras.saving.register_keras_serializable(package="kbert")
-class EncoderBlock(keras.layers.Layer):
+class EncoderBlock(CompositeLayer):
     """Self-attention and a feed-forward layer, each added and normalised.
 
     Post-norm, as BERT: `x = LayerNorm(x + Dropout(Attention(x)))`, then

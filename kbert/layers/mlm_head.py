@@ -4,11 +4,12 @@ import keras
 from keras import ops
 
 from kbert.layers.activations import get_activation
+from kbert.layers.composite import CompositeLayer
 from kbert.layers.initializers import truncated_normal
 
 
 @keras.saving.register_keras_serializable(package="kbert")
-class MLMHead(keras.layers.Layer):
+class MLMHead(CompositeLayer):
     """Hidden states at the masked positions, made ready for the token table.
 
     Gathers first, so that everything after it, the projection to the

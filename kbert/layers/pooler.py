@@ -2,11 +2,12 @@
 
 import keras
 
+from kbert.layers.composite import CompositeLayer
 from kbert.layers.initializers import truncated_normal
 
 
 @keras.saving.register_keras_serializable(package="kbert")
-class Pooler(keras.layers.Layer):
+class Pooler(CompositeLayer):
     """First token's hidden state through a dense layer with tanh.
 
     Args:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
+from kbert.layers.composite import CompositeLayer
 from kbert.layers.initializers import truncated_normal
 
 
@@ -90,7 +91,7 @@ def align(scores, offset: int):
 
 
 @keras.saving.register_keras_serializable(package="kbert")
-class RelativeBias(keras.layers.Layer):
+class RelativeBias(CompositeLayer):
     """A learned number for each head and distance, added to the scores.
 
     Computed once and shared by all blocks, as `attention_bias` of
@@ -170,7 +171,7 @@ class RelativeBias(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="kbert")
-class RelativeEmbedding(keras.layers.Layer):
+class RelativeEmbedding(CompositeLayer):
     """A normalised embedding of each distance between two tokens.
 
     Computed once and shared by all blocks, as `relative_embeddings` of

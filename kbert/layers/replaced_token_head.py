@@ -4,12 +4,13 @@ import keras
 from keras import ops
 
 from kbert.layers.activations import get_activation
+from kbert.layers.composite import CompositeLayer
 from kbert.layers.initializers import truncated_normal
 from kbert.layers.logits import logits_layer
 
 
 @keras.saving.register_keras_serializable(package="kbert")
-class ReplacedTokenHead(keras.layers.Layer):
+class ReplacedTokenHead(CompositeLayer):
     """A dense layer and a linear one from each hidden state to one logit.
 
     ELECTRA's discriminator: a logit above 0 says that the token is not the

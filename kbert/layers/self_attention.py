@@ -5,6 +5,7 @@ import math
 import keras
 from keras import ops
 
+from kbert.layers.composite import CompositeLayer
 from kbert.layers.initializers import truncated_normal
 from kbert.layers.local_attention import attend_locally, attention_mask
 from kbert.layers.relative import align
@@ -13,7 +14,7 @@ from kbert.layers.scores import softened_scores, use_flash
 
 
 @keras.saving.register_keras_serializable(package="kbert")
-class SelfAttention(keras.layers.Layer):
+class SelfAttention(CompositeLayer):
     """Multi-head attention of a sequence to itself, with a padding mask.
 
     Query, key, value and output are four separate `Dense` layers, named so

@@ -6,6 +6,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from kbert.layers.composite import CompositeLayer
+
 MODES = (
     "cls",
     "mean",
@@ -18,7 +20,7 @@ MODES = (
 
 
 @keras.saving.register_keras_serializable(package="kbert")
-class SentencePooling(keras.layers.Layer):
+class SentencePooling(CompositeLayer):
     """Hidden states of a sequence to one vector, padding left out.
 
     Args:

@@ -3,11 +3,12 @@
 import keras
 from keras import ops
 
+from kbert.layers.composite import CompositeLayer
 from kbert.layers.logits import logits_layer
 
 
 @keras.saving.register_keras_serializable(package="kbert")
-class SpanHead(keras.layers.Layer):
+class SpanHead(CompositeLayer):
     """A linear layer from each hidden state to a start and an end logit.
 
     The logits are raw: question and padding get theirs too.

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
+from kbert.layers.composite import CompositeLayer
 from kbert.layers.logits import check_classes, logits_layer
 
 
 @keras.saving.register_keras_serializable(package="kbert")
-class TokenClassificationHead(keras.layers.Layer):
+class TokenClassificationHead(CompositeLayer):
     """Dropout and a linear layer from each hidden state to logits.
 
     Padding gets logits too; sample weights keep them out of a loss.

@@ -136,10 +136,6 @@ class Distiller(keras.Model):
             depths,
         )
         teacher.trainable = False
-        # Keras passes this on from layers that were trainable only: not from
-        # those that were loaded frozen, whose variables are not.
-        for variable in teacher.weights:
-            variable.trainable = False
         self.student = student
         self.teacher = teacher
         self.terms = terms

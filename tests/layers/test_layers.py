@@ -403,3 +403,27 @@ def test_bad_arguments(make, error, message):
 def test_numpy_integers_are_integers():
     head = kbert.layers.ClassificationHead(np.int64(3))
     assert head.get_config()["num_classes"] == 3
+
+
+def test_a_layer_made_frozen_trains_nothing():
+    x = np.zeros((1, 4, 8), "float32")
+    mask = np.ones((1, 4), "int32")
+    made = {
+        kbert.layers.BertEmbedding(9, 8, trainable=False): (mask,),
+        kbert.layers.EncoderBlock(8, 2, 8, trainable=False): (x, mask),
+        kbert.layers.SelfAttention(8, 2, trainable=False): (x, mask),
+        kbert.layers.Pooler(8, trainable=False): (x,),
+        kbert.layers.SpanHead(trainable=False): (x,),
+        kbert.layers.TokenClassificationHead(2, trainable=False): (x,),
+        kbert.layers.ClassificationHead(2, trainable=False): (x[:, 0],),
+        kbert.layers.MLMHead(8, trainable=False): (x,),
+        kbert.layers.ChunkPooling("attention", trainable=False): (x,),
+    }
+    for layer, inputs in made.items():
+        layer(*inputs)
+        assert layer.weights
+        assert not [v.path for v in layer.weights if v.trainable], layer.name
+        layer.trainable = True
+        assert len(layer.trainable_variables) == len(layer.weights) - len(
+            [v for v in layer.weights if "seed" in v.path]
+        )

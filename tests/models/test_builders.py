@@ -422,6 +422,27 @@ def test_freeze(tiny_config):
     assert moved(num_layers=0, embeddings=False) == everything
 
 
+@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize(
+    "arguments", [{}, {"num_layers": 1}, {"num_layers": 0}]
+)
+def test_what_is_frozen_stays_so_in_a_file(
+    tiny_config, tmp_path, name, arguments
+):
+    config = dataclasses.replace(vary(tiny_config, name), has_pooler=True)
+    model = kbert.build_classifier(kbert.build_encoder(config), 2)
+    kbert.freeze(model, **arguments)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    paths = [v.path for v in model.trainable_variables]
+    assert [v.path for v in loaded.trainable_variables] == paths
+    clone = keras.models.clone_model(model)
+    assert [v.path for v in clone.trainable_variables] == paths
+    kbert.freeze(loaded, num_layers=0, embeddings=False)
+    kbert.freeze(model, num_layers=0, embeddings=False)
+    assert len(loaded.trainable_variables) == len(model.trainable_variables)
+
+
 @pytest.mark.skipif(not TENSORFLOW, reason="JAX reads NaN there, by design")
 @pytest.mark.parametrize("name", ["relative_bias", "disentangled", "modern"])
 def test_freezing_everything_leaves_the_head(tiny_config, name):
