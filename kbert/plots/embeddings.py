@@ -56,7 +56,7 @@ def embeddings(
         >>> vectors = np.array([[1.0, 0, 0], [-1, 0, 0], [0, 0.5, 0]])
         >>> figure = plots.embeddings(vectors, ["a", "a", "b"])
         >>> figure.axes[0].get_xlabel()
-        'first component: 86 % of the variance'
+        'first component: 92 % of the variance'
 
     References:
         van der Maaten & Hinton, 2008,

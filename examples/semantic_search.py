@@ -1,0 +1,79 @@
+"""Search documents by meaning, and measure how well it finds them.
+
+    pip install 'keras-kbert[search]'
+    python examples/semantic_search.py --search "the lock is stuck"
+
+indexes 60 help pages of a bike hire with all-MiniLM-L6-v2, prints nDCG@10 and
+others for 30 questions, then the best pages for yours. The index stays in
+--index; the next run embeds only what is new. `--corpus corpus.jsonl --queries
+queries.jsonl --qrels test.tsv` takes any data in BEIR's form, `--encoder` any
+sentence encoder. `--reranker DIR` sorts the best again by a cross-encoder: one
+from the hub, or what train_reranker.py makes.
+
+HEADER
+"""
+
+import ir_measures
+from ir_measures import AP, RR, R, nDCG
+from retrieval import make_parser, open_index, read
+
+import kbert
+
+MEASURES = [nDCG @ 10, RR @ 10, R @ 10, R @ 100, AP @ 100]
+
+
+def load_reranker(source):
+    """Return a pipeline that scores pairs of a query and a document."""
+    model = kbert.load_classifier(source)
+    tokenizer = kbert.Tokenizer.from_pretrained(source)
+    # Any monotonic function of the score makes the same order.
+    return kbert.pipelines.Classifier(
+        model, tokenizer, activation="linear", max_length=256
+    )
+
+
+def rerank(classify, query, hits):
+    """Sort hits by what a cross-encoder says of each with the query."""
+    answers = classify([query] * len(hits), [hit["text"] for hit in hits])
+    pairs = zip(hits, answers, strict=True)
+    hits = [hit | {"score": answer["score"]} for hit, answer in pairs]
+    return sorted(hits, key=lambda hit: -hit["score"])
+
+
+def report(name, qrels, ranking):
+    """Print trec_eval's measures of rankings, query → hits."""
+    scores = {
+        query: {hit["id"]: hit["score"] for hit in hits}
+        for query, hits in ranking.items()
+    }
+    found = ir_measures.calc_aggregate(MEASURES, qrels, scores)
+    print(f"{name}: " + ", ".join(f"{m} {found[m]:.4f}" for m in MEASURES))
+
+
+def main():
+    """Index, measure, re-rank, answer."""
+    parser = make_parser("Search by meaning.", "help_qrels_test.tsv")
+    parser.add_argument("--search", help="a question to answer")
+    parser.add_argument("--reranker", help="hub id or directory")
+    parser.add_argument("--top", type=int, default=50, help="to be re-ranked")
+    args = parser.parse_args()
+    documents, queries, qrels = read(args)
+    store = open_index(args, documents)
+    hits = store.search(list(queries.values()), 100)
+    ranking = dict(zip(queries, hits, strict=True))
+    report("by vectors", qrels, ranking)
+    classify = load_reranker(args.reranker) if args.reranker else None
+    if classify:
+        for query, hits in ranking.items():
+            best = rerank(classify, queries[query], hits[: args.top])
+            ranking[query] = best
+        report("re-ranked", qrels, ranking)
+    if args.search:
+        hits = store.search([args.search], args.top)[0]
+        hits = rerank(classify, args.search, hits) if classify else hits
+        for hit in hits[:5]:
+            print(f"{hit['score']:7.3f}  {hit['id']}: {hit['text'][:150]}")
+
+
+if __name__ == "__main__":
+    main()
