@@ -36,21 +36,17 @@ def default_encoder():
     return Path(package.origin).parent / "model"
 
 
-def frozen_accuracy(encoder, dataset, train, test):
+def frozen_accuracy(encoder, tokenizer, train, test):
     """Accuracy of a linear classifier on the frozen encoder's mean vectors."""
-    mask = keras.ops.cast(encoder.input["padding_mask"], "bool")
-    pool = keras.layers.GlobalAveragePooling1D()
-    vectors = pool(encoder.output["sequence_output"], mask=mask)
-    embed = keras.Model(encoder.input, vectors)
-    # A data set without labels keeps the order of its texts.
-    x, test_x = (
-        embed.predict(dataset(texts), verbose=0) for texts, _ in (train, test)
-    )
+    model = kbert.build_sentence_encoder(encoder, normalize=False)
+    length = BATCHES["max_length"]
+    embed = kbert.pipelines.Embedder(model, tokenizer, max_length=length)
     linear = keras.Sequential([keras.layers.Dense(len(set(train[1])))])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     linear.compile(keras.optimizers.Adam(0.05), loss, metrics=["accuracy"])
-    linear.fit(x, train[1], batch_size=len(x), epochs=300, verbose=0)
-    return linear.evaluate(test_x, test[1], verbose=0)[1]
+    x, y = embed(train[0]), train[1]
+    linear.fit(x, y, batch_size=len(x), epochs=300, verbose=0)
+    return linear.evaluate(embed(test[0]), test[1], verbose=0)[1]
 
 
 def main():
@@ -92,7 +88,7 @@ def main():
     test = dataset(test_texts, test_labels)
     numbers = [np.searchsorted(names, each) for each in (labels, test_labels)]
     frozen = frozen_accuracy(
-        encoder, dataset, (texts, numbers[0]), (test_texts, numbers[1])
+        encoder, tokenizer, (texts, numbers[0]), (test_texts, numbers[1])
     )
     model = kbert.build_classifier(encoder, len(names), label_names=names)
     steps = args.epochs * len(train)

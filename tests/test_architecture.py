@@ -61,7 +61,7 @@ MAY_IMPORT = {
     ),
     "plots": (
         {"plots", "pipelines", "models", "data"},
-        {"keras", "matplotlib", "numpy", "tokenizers"},
+        {"keras", "matplotlib", "numpy", "sklearn", "tokenizers"},
     ),
 }
 # Importing these takes seconds or half a second, so modules reach for them
@@ -71,6 +71,7 @@ LAZY = {
     "huggingface_hub",
     "keras_hub",
     "matplotlib",
+    "sklearn",
     "sentencepiece",
     "google",
 }

@@ -498,6 +498,121 @@ def test_labels_without_confusion(arguments, error, message):
         plots.confusion(*arguments)
 
 
+# Embeddings
+
+
+def scattered(figure):
+    """Name → points, of each group."""
+    return {
+        group.get_label(): np.asarray(group.get_offsets())
+        for group in figure.axes[0].collections
+    }
+
+
+def test_components_are_those_of_the_covariance():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 6)) * [5, 3, 1, 1, 1, 0.1] + 10
+    figure = plots.embeddings(x.astype("float32"))
+    png(figure)
+    (points,) = scattered(figure).values()
+    values, directions = np.linalg.eigh(np.cov(x.T))
+    expected = (x - x.mean(axis=0)) @ directions[:, [-1, -2]]
+    expected *= np.sign((expected * points).sum(axis=0))
+    np.testing.assert_allclose(points, expected, atol=1e-4)
+    # Neither direction is turned round by chance.
+    assert (points[np.abs(points).argmax(axis=0), [0, 1]] > 0).all()
+    axes = figure.axes[0]
+    shares = 100 * values[[-1, -2]] / values.sum()
+    texts = axes.get_xlabel(), axes.get_ylabel()
+    found = [int(re.findall(r"\d+", text)[0]) for text in texts]
+    np.testing.assert_allclose(found, shares, atol=0.51)
+    # A centimetre is as much to the right as upwards.
+    assert axes.get_aspect() == 1.0
+    assert not figure.legends
+
+
+@pytest.mark.parametrize("kind", [list, np.array])
+@pytest.mark.parametrize("labels", [["b", "$a$", "b"], [10, 2, 10]])
+def test_a_colour_for_each_label(labels, kind):
+    x = np.array([[-1.0, 0], [-2, 0], [3, 0]])
+    figure = plots.embeddings(x, kind(labels))
+    png(figure)
+    found = scattered(figure)
+    few, many = str(labels[1]), str(labels[0])
+    assert list(found) == [few, many]  # numbers are sorted as numbers
+    np.testing.assert_allclose(found[few], [[-2, 0]], atol=1e-12)
+    np.testing.assert_allclose(found[many], [[-1, 0], [3, 0]], atol=1e-12)
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [few, many]
+
+
+def test_twenty_labels_look_different():
+    x = np.random.default_rng(0).normal(size=(20, 4))
+    figure = plots.embeddings(x, range(20))
+    looks = {
+        (group.get_facecolor().tobytes(), len(group.get_paths()[0].vertices))
+        for group in figure.axes[0].collections
+    }
+    assert len(looks) == 20
+
+
+@pytest.mark.parametrize(
+    "x", [[[1.0], [3.0]], [[2.0, 2.0]] * 3, np.eye(2, dtype="int8")]
+)
+def test_vectors_with_less_than_two_directions(x):
+    figure = plots.embeddings(np.array(x))
+    png(figure)
+    (points,) = scattered(figure).values()
+    gaps = points[:, None] - points[None]
+    x = np.array(x, "float64")
+    expected = np.linalg.norm(x[:, None] - x[None], axis=-1)
+    np.testing.assert_allclose(
+        np.linalg.norm(gaps, axis=-1), expected, atol=1e-12
+    )
+
+
+def test_neighbours_stay_together():
+    pytest.importorskip("sklearn")
+    centres = np.repeat(np.eye(3, 8), 15, axis=0)
+    x = centres + np.random.default_rng(0).normal(size=(45, 8)) * 0.01
+    labels = np.repeat(["a", "b", "c"], 15)
+    found = scattered(plots.embeddings(x, labels, "tsne"))
+    again = scattered(plots.embeddings(x, labels, "tsne"))
+    for name, points in found.items():
+        np.testing.assert_array_equal(points, again[name])
+        radius = np.linalg.norm(points - points.mean(axis=0), axis=1).max()
+        others = np.concatenate([found[x] for x in found if x != name])
+        gaps = np.linalg.norm(others[:, None] - points[None], axis=-1)
+        assert gaps.min() > radius
+    png(plots.embeddings(x[:2], method="tsne"))
+
+
+def test_tsne_without_scikit_learn(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.manifold", None)
+    with pytest.raises(ImportError, match="install scikit-learn. Received: "):
+        plots.embeddings(np.eye(3), method="tsne")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((np.zeros(3),), ValueError, r"vectors \(N, D\).*float64 \(3,\)"),
+        ((np.zeros((1, 3)),), ValueError, r"two or more.*\(1, 3\)"),
+        ((np.zeros((3, 0)),), ValueError, r"\(3, 0\)"),
+        ((np.array([["a"], ["b"]]),), ValueError, "U1"),
+        (([[0, np.nan], [1, 2]],), ValueError, "finite.*Received: 1 with"),
+        ((np.eye(3), ["a", "b"]), ValueError, "of 3 vectors.*2 labels"),
+        ((np.eye(2), ["a", 1]), TypeError, "Received: labels="),
+        ((np.eye(2), "ab"), TypeError, "Received: labels="),
+        ((np.eye(21), range(21)), ValueError, "at most 20.*21 different"),
+        ((np.eye(2), None, "umap"), ValueError, "Received: method='umap'"),
+    ],
+)
+def test_vectors_that_cannot_be_drawn(arguments, error, message):
+    with pytest.raises(error, match=message):
+        plots.embeddings(*arguments)
+
+
 # matplotlib
 
 
@@ -507,6 +622,7 @@ def test_pyplot_keeps_nothing():
     before = pyplot.get_fignums()
     plots.history(CURVES)
     plots.confusion([0], [0])
+    plots.embeddings(np.eye(2))
     assert pyplot.get_fignums() == before
 
 

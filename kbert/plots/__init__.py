@@ -1,10 +1,11 @@
-"""Pictures: attention, what was found in a text, training, confusion.
+"""Pictures: attention, what was found, vectors, training, confusion.
 
 Figures need matplotlib, `pip install 'keras-kbert[plots]'`; HTML does not.
 """
 
 from kbert.plots.attention import AttentionMaps, attention, attention_maps
 from kbert.plots.curves import history
+from kbert.plots.embeddings import embeddings
 from kbert.plots.html import Html, answer, entities
 from kbert.plots.matrix import confusion
 
@@ -15,6 +16,7 @@ __all__ = [
     "attention",
     "attention_maps",
     "confusion",
+    "embeddings",
     "entities",
     "history",
 ]
