@@ -21,7 +21,12 @@ from kbert.models.replaced_token import (
     discriminator_of,
     generator_of,
 )
-from kbert.models.sentence import build_sentence_encoder, sentence_layers
+from kbert.models.sentence import (
+    build_pair_encoder,
+    build_sentence_encoder,
+    is_sentence_encoder,
+    sentence_layers,
+)
 
 __all__ = [
     "attention_weights",
@@ -30,6 +35,7 @@ __all__ = [
     "build_encoder",
     "build_masked_lm",
     "build_packed",
+    "build_pair_encoder",
     "build_pretrainer",
     "build_replaced_token_detector",
     "build_replaced_token_pretrainer",
@@ -40,5 +46,6 @@ __all__ = [
     "encoder_config",
     "freeze",
     "generator_of",
+    "is_sentence_encoder",
     "sentence_layers",
 ]
