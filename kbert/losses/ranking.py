@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from kbert.losses.vectors import VectorLoss, check_ids, gather_rows, unit
+from kbert.losses.vectors import VectorLoss, check_ids, unit
 
 SIMILARITIES = ("cosine", "dot")
 # A score that no softmax sees, and that float32 can still add to another.
@@ -80,54 +80,46 @@ class MultipleNegativesRankingLoss(VectorLoss):
         self.symmetric = symmetric
         self.similarity = similarity
 
+    def check(self, targets: Any, vectors: Any) -> None:
+        """Raise unless the shapes fit."""
+        check_ids(targets, vectors, least=2)
+
     def rows(self, targets: Any, vectors: Any) -> tuple[Any, Any]:
         """Return each row's cross-entropy, and 1 where it has a pair."""
-        check_ids(targets, vectors, least=2)
         if self.similarity == "cosine":
             vectors = unit(vectors)
-        everywhere, start, _ = gather_rows(targets, vectors)
-        own = targets, vectors, start
-        losses = self._losses(own, everywhere, source=0, target=1)
+        columns = range(2, targets.shape[1])
+        losses = self._losses(targets, vectors, 0, [1, *columns])
         if self.symmetric:
-            ids, others = (x[:, :2] for x in everywhere)
-            back = self._losses(own, [ids, others], source=1, target=0)
+            back = self._losses(targets, vectors, 1, [0])
             losses = (losses + back) / 2
         return losses, ops.cast(ops.all(targets[:, :2] >= 0, 1), "float32")
 
     def _losses(
-        self, own: tuple, everywhere: list, source: int, target: int
+        self, ids: Any, vectors: Any, source: int, columns: list[int]
     ) -> Any:
-        """Cross-entropy of the target among all texts but the sources.
+        """Cross-entropy of each row's target among all candidates.
 
         Args:
-            own: ids (B, K) and vectors (B, K, D) of this replica, and where
-                they begin in all rows.
-            everywhere: ids and vectors of all N rows.
-            source: 0 or 1, the column of the text that looks.
-            target: the other, the column of what it should find.
+            ids: (N, K).
+            vectors: (N, K, D).
+            source: the column of the text that looks.
+            columns: those of the candidates, the row's target first.
         """
-        ids, vectors, start = own
-        all_ids, all_vectors = everywhere
-        # The targets of all rows first, then the hard negatives.
-        columns = [target, *range(2, all_ids.shape[1])]
-        found = ops.concatenate([all_ids[:, i] for i in columns])
-        others = ops.concatenate([all_vectors[:, i] for i in columns])
+        found = ops.concatenate([ids[:, i] for i in columns])
+        others = ops.concatenate([vectors[:, i] for i in columns])
         scores = self.scale * ops.matmul(
             vectors[:, source], ops.transpose(others)
         )
-        places = start + ops.arange(ops.shape(ids)[0], dtype="int32")
-        is_own = places[:, None] == ops.arange(
-            ops.shape(found)[0], dtype="int32"
-        )
+        sources, targets = ids[:, source], ids[:, columns[0]]
         # How many rows with this source have that text as their target.
-        same_source = ids[:, source, None] == all_ids[:, source]
-        is_target = all_ids[:, target, None] == found
-        count = ops.matmul(
-            ops.cast(same_source, "float32"), ops.cast(is_target, "float32")
-        )
-        no_negative = (count > 0) | (ids[:, source, None] == found)
-        no_negative = (no_negative | (found < 0)) & ~is_own
-        scores = ops.where(no_negative, _NEVER, scores)
+        same_source = ops.cast(sources[:, None] == sources, "float32")
+        is_target = ops.cast(targets[:, None] == found, "float32")
+        count = ops.matmul(same_source, is_target)
+        rows, all_places = (ops.arange(ops.shape(x)[0]) for x in (ids, found))
+        is_own = rows[:, None] == all_places
+        no_negative = (count > 0) | (sources[:, None] == found) | (found < 0)
+        scores = ops.where(no_negative & ~is_own, _NEVER, scores)
         right = ops.sum(ops.where(is_own, scores, 0.0), axis=1)
         return ops.logsumexp(scores, axis=1) - right
 

@@ -5,13 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from kbert.losses.vectors import (
-    VectorLoss,
-    check_scores,
-    cosine,
-    gather_rows,
-    row_weights,
-)
+from kbert.losses.vectors import VectorLoss, check_scores, cosine
 
 _NEVER = -1e30
 
@@ -52,9 +46,12 @@ class CosineSimilarityLoss(VectorLoss):
         """See the class."""
         super().__init__(name=name)
 
+    def check(self, targets: Any, vectors: Any) -> None:
+        """Raise unless the shapes fit."""
+        check_scores(targets, vectors)
+
     def rows(self, targets: Any, vectors: Any) -> tuple[Any, Any]:
         """Return each pair's squared difference, and 1."""
-        check_scores(targets, vectors)
         losses = ops.square(cosine(vectors) - ops.cast(targets, "float32"))
         return losses, ops.ones_like(losses)
 
@@ -105,16 +102,13 @@ class CoSENTLoss(VectorLoss):
             )
         self.scale = scale
 
-    def __call__(
-        self, y_true: Any, y_pred: Any, sample_weight: Any = None
-    ) -> Any:
+    def check(self, targets: Any, vectors: Any) -> None:
+        """Raise unless the shapes fit."""
+        check_scores(targets, vectors)
+
+    def total(self, targets: Any, vectors: Any, weights: Any) -> Any:
         """Return the loss, a float32 scalar."""
-        scores = ops.convert_to_tensor(y_true, dtype="float32")
-        vectors = ops.convert_to_tensor(y_pred, dtype="float32")
-        check_scores(scores, vectors)
-        weights = row_weights(scores, sample_weight)
-        found, _, replicas = gather_rows(scores, cosine(vectors), weights)
-        scores, cosines, weights = found
+        scores, cosines = ops.cast(targets, "float32"), cosine(vectors)
         terms = self.scale * (cosines[:, None] - cosines)
         # Of weight 0 is never; log of it must not meet a gradient.
         there = weights > 0
@@ -123,8 +117,7 @@ class CoSENTLoss(VectorLoss):
         counts = (scores[:, None] < scores) & there[:, None] & there
         terms = ops.reshape(ops.where(counts, terms, _NEVER), (-1,))
         terms = ops.concatenate([ops.zeros((1,)), terms])
-        # Every replica has all of it, and Keras adds the replicas' losses.
-        return ops.logsumexp(terms) / replicas
+        return ops.logsumexp(terms)
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""

@@ -71,9 +71,12 @@ class TripletLoss(VectorLoss):
         self.margin = margin
         self.distance = distance
 
+    def check(self, targets: Any, vectors: Any) -> None:
+        """Raise unless the shapes fit."""
+        check_ids(targets, vectors, least=3)
+
     def rows(self, targets: Any, vectors: Any) -> tuple[Any, Any]:
         """Return the mean over each row's triplets, and their number."""
-        check_ids(targets, vectors, least=3)
         distances = self._to_anchor(vectors)
         losses = ops.relu(distances[:, :1] - distances[:, 1:] + self.margin)
         negatives = targets[:, 2:]

@@ -34,7 +34,7 @@ class WeightedMeanLoss(keras.losses.Loss):
     ) -> Any:
         """Return the weighted mean, a float32 scalar; 0 if nothing counts."""
         labels, weights = labels_and_weights(y_true, y_pred, sample_weight)
-        total = sum_over_replicas(ops.sum(weights))
+        total = _sum_over_replicas(ops.sum(weights))
         weights = ops.divide_no_nan(weights, total)
         # Keras would take a list for several outputs.
         logits = ops.convert_to_tensor(y_pred, dtype=self.dtype)
@@ -89,7 +89,7 @@ def check_shapes(
         )
 
 
-def sum_over_replicas(value: Any) -> Any:
+def _sum_over_replicas(value: Any) -> Any:
     """Add a scalar of each `tf.distribute` replica.
 
     JAX sees the whole batch: a sum there is global as it is.

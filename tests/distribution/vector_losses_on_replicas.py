@@ -55,12 +55,13 @@ def main(num_replicas, path):
         [tf.config.LogicalDeviceConfiguration()] * num_replicas,
     )
     devices = [f"CPU:{i}" for i in range(num_replicas)]
+    scope = contextlib.nullcontext
+    if num_replicas > 1:
+        # One for all: two would give their collectives the same keys.
+        scope = tf.distribute.MirroredStrategy(devices).scope
     results = {}
     for name, loss in LOSSES.items():
-        scope = contextlib.nullcontext()
-        if num_replicas > 1:
-            scope = tf.distribute.MirroredStrategy(devices).scope()
-        with scope:
+        with scope():
             model = make_model(name)
             model.compile(keras.optimizers.SGD(0.2), loss, jit_compile=False)
         dataset = make_dataset(name)
