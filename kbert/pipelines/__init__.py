@@ -4,6 +4,7 @@ from kbert.pipelines.classifier import Classifier
 from kbert.pipelines.embedder import Embedder
 from kbert.pipelines.entity_tagger import EntityTagger
 from kbert.pipelines.fill_mask import FillMask
+from kbert.pipelines.hard_negatives import mine_hard_negatives
 from kbert.pipelines.question_answerer import QuestionAnswerer
 from kbert.pipelines.vectors import quantize
 
@@ -13,5 +14,6 @@ __all__ = [
     "EntityTagger",
     "FillMask",
     "QuestionAnswerer",
+    "mine_hard_negatives",
     "quantize",
 ]
