@@ -3,7 +3,7 @@
     python examples/train_embeddings.py
 
 trains all-MiniLM-L6-v2 on 88 pairs of customers' questions, says how often it
-finds the other half of each of 32 new pairs, before and after, and saves it, for
+finds the other half of each of 32 new pairs, before and after, and saves it for
 sentence-transformers too. `--train mine.csv` takes pairs of your own
 (CSV, TSV, JSONL), `--mine 2` adds hard negatives, and `--scored` reads a third
 column of scores, 0 to 1.
