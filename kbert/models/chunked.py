@@ -1,6 +1,7 @@
 """A classifier of documents longer than the encoder reads at once."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 
@@ -92,16 +93,17 @@ def build_chunked_classifier(
 
 
 def on_chunks(
-    model: keras.Model,
+    model: keras.Model, run: Callable[..., Any] | None = None
 ) -> tuple[dict[str, keras.KerasTensor], keras.KerasTensor]:
     """Apply a model of single texts to rows of K texts.
 
     Args:
         model: whose inputs are a dict of (B, S), and whose output is (B, D).
+        run: what applies it to such inputs; None for the model's own layers
+            in one graph.
 
     Returns:
         New inputs (B, K, S) of the same names, and the outputs (B, K, D).
-        They are made by the model's own layers, in one graph.
     """
     inputs = {
         key: keras.Input((None, *x.shape[1:]), dtype=x.dtype, name=key)
@@ -110,7 +112,8 @@ def on_chunks(
     merge = MergeChunks(name="merge_chunks")
     # `call` applies each layer again; calling the model would nest it, and
     # change the paths of its variables.
-    vectors = model.call({key: merge(x) for key, x in inputs.items()})
+    run = model.call if run is None else run
+    vectors = run({key: merge(x) for key, x in inputs.items()})
     split = SplitChunks(name="split_chunks")
     return inputs, split(vectors, inputs["padding_mask"])
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import keras
 
-from kbert.layers import SentenceHead, SentencePooling
+from kbert.layers import MiniBatches, SentenceHead, SentencePooling
 from kbert.models.chunked import on_chunks
 from kbert.models.packed import refuse_packed
 from kbert.models.parts import encoder_outputs
@@ -87,7 +87,10 @@ def build_sentence_encoder(
 
 
 def build_pair_encoder(
-    sentence_encoder: keras.Model, *, name: str = "pair_encoder"
+    sentence_encoder: keras.Model,
+    *,
+    mini_batch_size: int | None = None,
+    name: str = "pair_encoder",
 ) -> keras.Model:
     """Build what trains a sentence encoder: vectors of K texts a row.
 
@@ -99,6 +102,9 @@ def build_pair_encoder(
         sentence_encoder: a model of `build_sentence_encoder` or
             `load_sentence_encoder`. It is not copied: training the pair
             encoder trains it. Embed with it, and save it, afterwards.
+        mini_batch_size: how many texts go through the encoder at a time,
+            for batches whose activations are more than memory holds: see
+            `layers.MiniBatches`. None for all.
         name: of the model.
 
     Returns:
@@ -125,7 +131,10 @@ def build_pair_encoder(
             "`sentence_encoder` must be a model of build_sentence_encoder or "
             f"load_sentence_encoder. Received: {sentence_encoder!r}"
         )
-    inputs, vectors = on_chunks(sentence_encoder)
+    run = None
+    if mini_batch_size is not None:
+        run = MiniBatches(sentence_encoder, mini_batch_size, name="sentences")
+    inputs, vectors = on_chunks(sentence_encoder, run)
     return keras.Model(inputs, vectors, name=name)
 
 
