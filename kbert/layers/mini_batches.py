@@ -98,7 +98,7 @@ class MiniBatches(keras.layers.Layer):
         return ops.reshape(vectors, (-1, vectors.shape[-1]))[:rows]
 
     def _cut(self, x: Any, rows: Any, count: Any) -> Any:
-        """Rows (R, …) as mini-batches (count, size, …), filled up with 0."""
+        """Rows (R, …) as mini-batches (count, size, …), filled with 0."""
         rest = ops.shape(x)[1:]
         missing = ops.zeros((count * self.size - rows, *rest), x.dtype)
         shape = (count, self.size, *rest)

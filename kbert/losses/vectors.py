@@ -120,9 +120,9 @@ def gather_rows(*arrays: Any) -> tuple[list[Any], int]:
 
     # None outside `strategy.run`, where nothing is replicated.
     context = tf.distribute.get_replica_context()
-    replicas = 1 if context is None else context.num_replicas_in_sync
-    if replicas == 1:
+    if context is None or context.num_replicas_in_sync == 1:
         return list(arrays), 1
+    replicas = context.num_replicas_in_sync
     replica = context.replica_id_in_sync_group
     add = functools.partial(context.all_reduce, tf.distribute.ReduceOp.SUM)
     rows = tf.shape(arrays[0])[0]

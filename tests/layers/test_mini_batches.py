@@ -35,10 +35,12 @@ def build(config, dropout, size):
     return kbert.build_pair_encoder(sentences, mini_batch_size=size)
 
 
-def train(model, steps=3):
+def train(model, steps=2):
     """Weights after some steps of gradient descent, and the losses."""
     loss = kbert.losses.MultipleNegativesRankingLoss(5.0)
-    model.compile(keras.optimizers.SGD(0.1), loss, jit_compile=False)
+    # Without, JAX would compile each operation by itself, for minutes.
+    is_jax = BACKEND == "jax"
+    model.compile(keras.optimizers.SGD(0.1), loss, jit_compile=is_jax)
     losses = [model.train_on_batch(batch(), IDS) for _ in range(steps)]
     weights = {v.path: ops.convert_to_numpy(v) for v in model.trainable_weights}
     return np.array(losses, "float64"), weights
