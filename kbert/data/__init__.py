@@ -9,6 +9,7 @@ from kbert.data.masked_lm import masked_lm_dataset
 from kbert.data.pretraining_records import write_pretraining_records
 from kbert.data.records import read_records, write_records
 from kbert.data.replaced_token import replaced_token_dataset
+from kbert.data.sentence_pairs import sentence_pair_dataset
 from kbert.data.sentences import split_sentences
 from kbert.data.span_example import SpanExample
 from kbert.data.spans import span_dataset
@@ -30,6 +31,7 @@ __all__ = [
     "read_records",
     "read_squad",
     "replaced_token_dataset",
+    "sentence_pair_dataset",
     "span_dataset",
     "split_sentences",
     "tag_names",

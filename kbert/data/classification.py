@@ -194,7 +194,11 @@ def target_arrays(
     if labels is not None:
         targets.append(_label_array(labels, label_names, num_texts))
     if sample_weight is not None:
-        targets.append(_weight_array(sample_weight, labels, num_texts))
+        if labels is None:
+            raise ValueError(
+                "`sample_weight` needs `labels`. Received: labels=None"
+            )
+        targets.append(weight_array(sample_weight, num_texts))
     return targets
 
 
@@ -284,13 +288,8 @@ def _check_class_ids(
         )
 
 
-def _weight_array(
-    sample_weight: Any, labels: Any, num_texts: int
-) -> np.ndarray:
-    if labels is None:
-        raise ValueError(
-            "`sample_weight` needs `labels`. Received: labels=None"
-        )
+def weight_array(sample_weight: Any, num_texts: int) -> np.ndarray:
+    """Check weights of N texts and return float32 (N,)."""
     items = _items("sample_weight", sample_weight, num_texts)
     try:
         with np.errstate(over="ignore"):

@@ -6,6 +6,7 @@ from kbert.layers.chunks import MergeChunks, SplitChunks
 from kbert.layers.classification_head import ClassificationHead
 from kbert.layers.embedding import BertEmbedding
 from kbert.layers.encoder_block import EncoderBlock
+from kbert.layers.mini_batches import MiniBatches
 from kbert.layers.mlm_head import MLMBias, MLMHead
 from kbert.layers.pooler import Pooler
 from kbert.layers.relative import RelativeBias, RelativeEmbedding
@@ -25,6 +26,7 @@ __all__ = [
     "MLMBias",
     "MLMHead",
     "MergeChunks",
+    "MiniBatches",
     "Pooler",
     "RelativeBias",
     "RelativeEmbedding",

@@ -23,7 +23,12 @@ from kbert.models.replaced_token import (
     discriminator_of,
     generator_of,
 )
-from kbert.models.sentence import build_sentence_encoder, sentence_layers
+from kbert.models.sentence import (
+    build_pair_encoder,
+    build_sentence_encoder,
+    is_sentence_encoder,
+    sentence_layers,
+)
 
 __all__ = [
     "Distiller",
@@ -33,6 +38,7 @@ __all__ = [
     "build_encoder",
     "build_masked_lm",
     "build_packed",
+    "build_pair_encoder",
     "build_pretrainer",
     "build_replaced_token_detector",
     "build_replaced_token_pretrainer",
@@ -44,5 +50,6 @@ __all__ = [
     "freeze",
     "generator_of",
     "initialize_from",
+    "is_sentence_encoder",
     "sentence_layers",
 ]

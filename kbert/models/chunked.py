@@ -1,6 +1,7 @@
 """A classifier of documents longer than the encoder reads at once."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 
@@ -83,20 +84,38 @@ def build_chunked_classifier(
     )
     head = plain.get_layer("classifier")
     to_vectors = keras.Model(plain.input, head.input)
+    inputs, vectors = on_chunks(to_vectors)
+    pool = ChunkPooling(
+        aggregate, dtype=layer_dtype(encoder), name="chunk_pooling"
+    )
+    document = pool(vectors, inputs["padding_mask"])
+    return keras.Model(inputs, head(document), name=name)
+
+
+def on_chunks(
+    model: keras.Model, run: Callable[..., Any] | None = None
+) -> tuple[dict[str, keras.KerasTensor], keras.KerasTensor]:
+    """Apply a model of single texts to rows of K texts.
+
+    Args:
+        model: whose inputs are a dict of (B, S), and whose output is (B, D).
+        run: what applies it to such inputs; None for the model's own layers
+            in one graph.
+
+    Returns:
+        New inputs (B, K, S) of the same names, and the outputs (B, K, D).
+    """
     inputs = {
         key: keras.Input((None, *x.shape[1:]), dtype=x.dtype, name=key)
-        for key, x in plain.input.items()
+        for key, x in model.input.items()
     }
     merge = MergeChunks(name="merge_chunks")
     # `call` applies each layer again; calling the model would nest it, and
     # change the paths of its variables.
-    vectors = to_vectors.call({key: merge(x) for key, x in inputs.items()})
-    mask = inputs["padding_mask"]
-    pool = ChunkPooling(
-        aggregate, dtype=layer_dtype(encoder), name="chunk_pooling"
-    )
-    document = pool(SplitChunks(name="split_chunks")(vectors, mask), mask)
-    return keras.Model(inputs, head(document), name=name)
+    run = model.call if run is None else run
+    vectors = run({key: merge(x) for key, x in inputs.items()})
+    split = SplitChunks(name="split_chunks")
+    return inputs, split(vectors, inputs["padding_mask"])
 
 
 def is_chunked(model: keras.Model) -> bool:

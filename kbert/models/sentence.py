@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import keras
 
-from kbert.layers import SentenceHead, SentencePooling
+from kbert.layers import MiniBatches, SentenceHead, SentencePooling
+from kbert.models.chunked import on_chunks
 from kbert.models.packed import refuse_packed
 from kbert.models.parts import encoder_outputs
 
@@ -83,6 +84,63 @@ def build_sentence_encoder(
         name=HEAD,
     )
     return keras.Model(encoder.input, head(x), name=name)
+
+
+def build_pair_encoder(
+    sentence_encoder: keras.Model,
+    *,
+    mini_batch_size: int | None = None,
+    name: str = "pair_encoder",
+) -> keras.Model:
+    """Build what trains a sentence encoder: vectors of K texts a row.
+
+    A row holds a pair, or a text with what is like it and what is not:
+    batches of `data.sentence_pair_dataset`, for the losses on vectors, such
+    as `losses.MultipleNegativesRankingLoss`.
+
+    Args:
+        sentence_encoder: a model of `build_sentence_encoder` or
+            `load_sentence_encoder`. It is not copied: training the pair
+            encoder trains it. Embed with it, and save it, afterwards.
+        mini_batch_size: how many texts go through the encoder at a time,
+            for batches whose activations are more than memory holds: see
+            `layers.MiniBatches`. None for all.
+        name: of the model.
+
+    Returns:
+        A `keras.Model` with the sentence encoder's inputs, int32 (B, K, S)
+        for K texts of S tokens, and one output, float32 (B, K, D). A text
+        that is all padding gets 0 where the pooling does so.
+
+    Raises:
+        ValueError: if `sentence_encoder` is none.
+
+    Example:
+        >>> import kbert
+        >>> encoder = kbert.build_encoder(kbert.families.BERT_TINY)
+        >>> sentences = kbert.build_sentence_encoder(encoder)
+        >>> model = kbert.build_pair_encoder(sentences)
+        >>> model.output_shape
+        (None, None, 128)
+
+    References:
+        Reimers & Gurevych, 2019, https://arxiv.org/abs/1908.10084, section 3
+    """
+    if not is_sentence_encoder(sentence_encoder):
+        raise ValueError(
+            "`sentence_encoder` must be a model of build_sentence_encoder or "
+            f"load_sentence_encoder. Received: {sentence_encoder!r}"
+        )
+    run = None
+    if mini_batch_size is not None:
+        run = MiniBatches(sentence_encoder, mini_batch_size, name="sentences")
+    inputs, vectors = on_chunks(sentence_encoder, run)
+    return keras.Model(inputs, vectors, name=name)
+
+
+def is_sentence_encoder(model: keras.Model) -> bool:
+    """Return whether a model gives one vector a text: no pair encoder."""
+    return sentence_layers(model) is not None and len(model.output.shape) == 2
 
 
 def sentence_layers(

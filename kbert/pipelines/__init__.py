@@ -4,6 +4,7 @@ from kbert.pipelines.classifier import Classifier
 from kbert.pipelines.embedder import Embedder
 from kbert.pipelines.entity_tagger import EntityTagger
 from kbert.pipelines.fill_mask import FillMask
+from kbert.pipelines.hard_negatives import mine_hard_negatives
 from kbert.pipelines.question_answerer import QuestionAnswerer
 from kbert.pipelines.sanity import CollapseReport, collapse_report
 from kbert.pipelines.vectors import quantize
@@ -16,5 +17,6 @@ __all__ = [
     "FillMask",
     "QuestionAnswerer",
     "collapse_report",
+    "mine_hard_negatives",
     "quantize",
 ]

@@ -14,7 +14,7 @@ from kbert.data.texts import Texts, check_texts
 from kbert.data.token_batches import plan_by_tokens
 from kbert.data.tokenizer import Tokenizer
 from kbert.layers.sentence_head import check_prompts
-from kbert.models import sentence_layers
+from kbert.models import is_sentence_encoder, sentence_layers
 from kbert.pipelines.masks import MaskWarning
 from kbert.pipelines.prediction import check_options
 from kbert.pipelines.vector_file import VectorFile
@@ -89,7 +89,7 @@ class Embedder:
         """See the class."""
         longest = check_options(model, tokenizer, batch_size or 1, max_length)
         layers = sentence_layers(model)
-        if layers is None:
+        if layers is None or not is_sentence_encoder(model):
             raise ValueError(
                 "Expected a model of build_sentence_encoder or "
                 f"load_sentence_encoder. Received: model={model!r}"
