@@ -8,8 +8,7 @@ mine.conll --encoder google-bert/bert-base-cased` takes your own tagged words (a
 word a line, tag in the last column; `--column upos` for CoNLL-U) and any BERT
 checkpoint. `--smoke` only runs through, with a tiny model.
 
-Measured on two CPU cores (AMD EPYC) that had other work too: 145 s in all, 49 s
-of them computing; test F1 0.883.
+Measured on two CPU cores (AMD EPYC): 38 s in all; test F1 0.883.
 """
 
 import argparse
