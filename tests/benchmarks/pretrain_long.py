@@ -4,7 +4,7 @@ Trains BERT-mini from scratch with examples/pretrain.py on Wikipedia articles,
 books and speeches, draws the curve of its log, then fine-tunes the checkpoint
 and a random initialisation on sentence_polarity, three seeds each.
 
-    python tests/benchmarks/pretrain_long.py --steps 4000
+    python tests/benchmarks/pretrain_long.py --steps 10000
 
 takes about an hour on two CPU cores, and goes on where it was when it is
 stopped and started again. It needs `pip install -e .[docs]` (matplotlib); what
@@ -117,7 +117,7 @@ def main():
     add("--polarity", default=str(shared / "sentence_polarity"))
     add("--output", default="out/pretrain_long")
     add("--picture", default=str(ROOT / "docs/images/pretraining.png"))
-    add("--steps", type=int, default=4000)
+    add("--steps", type=int, default=10000)
     add("--round", type=int, default=200)
     add("--seeds", type=int, default=3)
     add("--texts", type=int, help="to fine-tune on; all if left out")
