@@ -73,6 +73,39 @@ def step_clock(keras):
     return Clock()
 
 
+def trainer_clock(transformers):
+    """What `times` reads, of a Trainer."""
+
+    class Clock(transformers.TrainerCallback):
+        def on_train_begin(self, *args, **kwargs):
+            self.start, self.first = time.perf_counter(), None
+
+        def on_step_end(self, *args, **kwargs):
+            if self.first is None:
+                self.first = time.perf_counter()
+
+        def on_train_end(self, *args, **kwargs):
+            self.end = time.perf_counter()
+
+    return Clock()
+
+
+class Counting:
+    """A collator that counts real tokens and padding."""
+
+    def __init__(self, collate):
+        self.collate, self.real, self.all = collate, 0, 0
+
+    def __call__(self, rows):
+        batch = self.collate(rows)
+        self.real += int(batch["attention_mask"].sum())
+        self.all += batch["attention_mask"].numel()
+        return batch
+
+    def useful(self):
+        return self.real / self.all
+
+
 def times(clock):
     return {
         "first_step_s": clock.first - clock.start,
@@ -134,30 +167,12 @@ def run_trainer(train, test, policy):
         def __getitem__(self, index):
             return self.rows[index]
 
-    class Clock(transformers.TrainerCallback):
-        def on_train_begin(self, *args, **kwargs):
-            self.start, self.first = time.perf_counter(), None
-
-        def on_step_end(self, *args, **kwargs):
-            if self.first is None:
-                self.first = time.perf_counter()
-
-        def on_train_end(self, *args, **kwargs):
-            self.end = time.perf_counter()
-
-    real, padded = [0], [0]
-    collate = transformers.DataCollatorWithPadding(tokenizer)
-
-    def counting(rows):
-        batch = collate(rows)
-        real[0] += int(batch["attention_mask"].sum())
-        padded[0] += batch["attention_mask"].numel()
-        return batch
+    collate = Counting(transformers.DataCollatorWithPadding(tokenizer))
 
     model = transformers.AutoModelForSequenceClassification.from_pretrained(
         source, num_labels=2
     )
-    clock = Clock()
+    clock = trainer_clock(transformers)
     with tempfile.TemporaryDirectory() as folder:
         trainer = transformers.Trainer(
             model,
@@ -179,11 +194,11 @@ def run_trainer(train, test, policy):
                 bf16=policy != "float32",
             ),
             train_dataset=Rows(*train),
-            data_collator=counting,
+            data_collator=collate,
             callbacks=[clock],
         )
         trainer.train()
-        useful = real[0] / padded[0]
+        useful = collate.useful()
         logits = trainer.predict(Rows(*test)).predictions
     return {
         **times(clock),

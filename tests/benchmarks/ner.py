@@ -18,11 +18,16 @@ import argparse
 import os
 import resource
 import tempfile
-import time
 from pathlib import Path
 
 import children
-from finetune import encoder_directory, step_clock, times
+from finetune import (
+    Counting,
+    encoder_directory,
+    step_clock,
+    times,
+    trainer_clock,
+)
 
 EPOCHS, BATCH, LENGTH, RATE = 3, 16, 128, 1e-4
 RUNS = {
@@ -123,30 +128,14 @@ def run_trainer(train, test, names, policy, seed):
             rows.append({**fields, "labels": labels})
         return rows, all_ids
 
-    class Clock(transformers.TrainerCallback):
-        def on_train_begin(self, *args, **kwargs):
-            self.start, self.first = time.perf_counter(), None
-
-        def on_step_end(self, *args, **kwargs):
-            if self.first is None:
-                self.first = time.perf_counter()
-
-        def on_train_end(self, *args, **kwargs):
-            self.end = time.perf_counter()
-
-    real, padded = [0], [0]
-    collate = transformers.DataCollatorForTokenClassification(tokenizer)
-
-    def counting(batch):
-        batch = collate(batch)
-        real[0] += int(batch["attention_mask"].sum())
-        padded[0] += batch["attention_mask"].numel()
-        return batch
+    collate = Counting(
+        transformers.DataCollatorForTokenClassification(tokenizer)
+    )
 
     model = transformers.AutoModelForTokenClassification.from_pretrained(
         source, num_labels=len(names)
     )
-    clock = Clock()
+    clock = trainer_clock(transformers)
     with tempfile.TemporaryDirectory() as folder:
         trainer = transformers.Trainer(
             model,
@@ -168,11 +157,11 @@ def run_trainer(train, test, names, policy, seed):
                 bf16=policy != "float32",
             ),
             train_dataset=aligned(*train)[0],
-            data_collator=counting,
+            data_collator=collate,
             callbacks=[clock],
         )
         trainer.train()
-        useful = real[0] / padded[0]
+        useful = collate.useful()
         held_out, all_ids = aligned(*test)
         logits = trainer.predict(held_out).predictions
     predicted = []

@@ -22,7 +22,13 @@ from pathlib import Path
 
 import children
 import numpy as np
-from finetune import encoder_directory, step_clock, times
+from finetune import (
+    Counting,
+    encoder_directory,
+    step_clock,
+    times,
+    trainer_clock,
+)
 
 BATCH, RATE, EPOCHS = 16, 1e-4, 2
 WINDOWS = {"max_length": 384, "overlap": 128}
@@ -196,28 +202,10 @@ def trained_by_transformers(rows, source, tokenizer, policy, seed):
         def __getitem__(self, index):
             return rows[index]
 
-    class Clock(transformers.TrainerCallback):
-        def on_train_begin(self, *args, **kwargs):
-            self.start, self.first = time.perf_counter(), None
-
-        def on_step_end(self, *args, **kwargs):
-            if self.first is None:
-                self.first = time.perf_counter()
-
-        def on_train_end(self, *args, **kwargs):
-            self.end = time.perf_counter()
-
-    real, padded = [0], [0]
-    collate = transformers.DataCollatorWithPadding(tokenizer)
-
-    def counting(batch):
-        batch = collate(batch)
-        real[0] += int(batch["attention_mask"].sum())
-        padded[0] += batch["attention_mask"].numel()
-        return batch
+    collate = Counting(transformers.DataCollatorWithPadding(tokenizer))
 
     model = transformers.AutoModelForQuestionAnswering.from_pretrained(source)
-    clock = Clock()
+    clock = trainer_clock(transformers)
     steps = EPOCHS * -(-len(rows) // BATCH)
     with tempfile.TemporaryDirectory() as folder:
         transformers.Trainer(
@@ -239,13 +227,13 @@ def trained_by_transformers(rows, source, tokenizer, policy, seed):
                 bf16=policy != "float32",
             ),
             train_dataset=Rows(),
-            data_collator=counting,
+            data_collator=collate,
             callbacks=[clock],
         ).train()
     return model, {
         **times(clock),
         "steps": steps,
-        "useful": real[0] / padded[0],
+        "useful": collate.useful(),
     }
 
 
