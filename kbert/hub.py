@@ -14,6 +14,8 @@ _HUB_ID = re.compile(
     r"([A-Za-z0-9_][\w.-]*(?<=\w)/)?[A-Za-z0-9_][\w.-]*(?<=\w)",
     re.ASCII,
 )
+# Models that come with the package: a folder each, named as their source.
+_SHIPPED = Path(__file__).parent / "weights"
 # `bert_model.ckpt`, or `model.ckpt-1200` after that many steps, or ALBERT's.
 _CHECKPOINT = re.compile(r".*\.ckpt(-\d+|-best)?", re.ASCII)
 
@@ -29,8 +31,8 @@ def find_file(
 
     Args:
         source: A local directory, or the id of a Hugging Face model
-            repository (`name` or `org/name`). A directory of that name wins
-            over the hub.
+            repository (`name` or `org/name`), or "kbert-mini", which comes
+            with kbert. A directory of that name wins over both.
         filename: The file's name inside it, with `/` between folders, such as
             `"1_Pooling/config.json"`.
         revision: Branch, tag or commit on the hub; ignored for a directory.
@@ -74,6 +76,8 @@ def find_file(
             "Face hub id (`name` or `org/name`), and it is no hub id and "
             f"{what}. Received: source={source!r}"
         )
+    if (_SHIPPED / source).is_dir():
+        return _find_local(_SHIPPED / source, filename, required, source)
     return _find_on_hub(source, filename, revision, required)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 from safetensors.numpy import save_file
 
 from kbert.checkpoints import mapping, tables, translate
@@ -32,11 +33,15 @@ _HEADS = (
     "replaced_token",
 )
 
+FILE_DTYPES = ("float32", "float16", "bfloat16")
+
 
 def save_pretrained(
     model: keras.Model,
     directory: str | os.PathLike,
     tokenizer: Tokenizer | None = None,
+    *,
+    dtype: str | None = None,
 ) -> None:
     """Save a model in Hugging Face's layout.
 
@@ -49,12 +54,16 @@ def save_pretrained(
         model: an encoder or a task model of kbert's builders.
         directory: where to write; made if absent.
         tokenizer: the tokenizer the model was trained with.
+        dtype: "float32", "float16" or "bfloat16", of the weights in the file:
+            two bytes a weight take half the space, and loading makes them
+            float32 again. None for the dtype that the model keeps them in.
 
     Raises:
         NotADirectoryError: if `directory` is a file.
         ValueError: if the model is none of kbert's, Hugging Face's format
-            cannot express it, or the tokenizer has more ids than the
-            model's embedding table.
+            cannot express it, the tokenizer has more ids than the
+            model's embedding table, or `dtype` is another or too small for
+            a weight.
 
     Example:
         >>> import kbert
@@ -80,6 +89,11 @@ def save_pretrained(
     written = write_config(model, config, table.architectures[task])
     rows = head_rows(table, heads, config, table.prefix if heads else "")
     tensors = mapping.collect_tensors(model, rows)
+    if dtype is not None:
+        tensors = {
+            name: _cast(name, tensor, dtype) for name, tensor in tensors.items()
+        }
+        written["dtype"] = dtype
 
     directory = Path(directory)
     if directory.exists() and not directory.is_dir():
@@ -97,6 +111,22 @@ def save_pretrained(
     shutil.copymode(directory / "config.json", directory / "model.safetensors")
     if tokenizer is not None:
         tokenizer.save(directory)
+
+
+def _cast(name: str, tensor: np.ndarray, dtype: str) -> np.ndarray:
+    if dtype not in FILE_DTYPES:
+        raise ValueError(
+            f"`dtype` must be one of {FILE_DTYPES}. Received: dtype={dtype!r}"
+        )
+    with np.errstate(over="ignore"):  # to infinity, which is refused
+        cast = tensor.astype(dtype, order="C")
+    if not np.isfinite(cast).all() and np.isfinite(tensor).all():
+        raise ValueError(
+            f"The tensor {name!r} has weights that {dtype} cannot hold. "
+            f"Received: dtype={dtype!r}, a weight of "
+            f"{np.abs(tensor).max():g}"
+        )
+    return cast
 
 
 def head_names(

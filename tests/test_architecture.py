@@ -47,7 +47,7 @@ MAY_IMPORT = {
     "saving": (
         {"models", "layers", "checkpoints", "config", "families", "data"}
         | {"model_card"},
-        {"keras", "safetensors"},
+        {"keras", "numpy", "safetensors"},
     ),
     "tf_saving": ({"models", "checkpoints", "data", "saving"}, {"keras"}),
     "kerashub": (

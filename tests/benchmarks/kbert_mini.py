@@ -172,7 +172,7 @@ def main():
     add("--output", type=Path, required=True)
     add("--cache", type=Path, default=Path("out/kbert_mini"))
     add("--blocks", type=int, nargs="+", default=[1, 4])
-    add("--vocab-size", type=int, default=16000)
+    add("--vocab-size", type=int, default=15000)
     add("--width", type=int, default=128)
     add("--epochs", type=int, default=4)
     add("--batch-size", type=int, default=64)
@@ -229,7 +229,7 @@ def main():
     )
     seconds = time.perf_counter() - start
     student.set_weights(trained.get_weights())
-    kbert.save_pretrained(student, args.output, tokenizer=small)
+    kbert.save_pretrained(student, args.output, small, dtype="float16")
     print(f"trained in {seconds:.0f} s")
     scores["after"] = spearman(student, small, args.data)
     scores["teacher"] = spearman(teacher, tokenizer, args.data)
