@@ -41,11 +41,15 @@ _HEADS = (
     "replaced_token",
 )
 
+FILE_DTYPES = ("float32", "float16", "bfloat16")
+
 
 def save_pretrained(
     model: keras.Model,
     directory: str | os.PathLike,
     tokenizer: Tokenizer | None = None,
+    *,
+    dtype: str | None = None,
 ) -> None:
     """Save a model in Hugging Face's layout.
 
@@ -60,12 +64,16 @@ def save_pretrained(
         model: an encoder or a task model of kbert's builders.
         directory: where to write; made if absent.
         tokenizer: the tokenizer the model was trained with.
+        dtype: "float32", "float16" or "bfloat16", of the weights in the file:
+            two bytes a weight take half the space, and loading makes them
+            float32 again. None for the dtype that the model keeps them in.
 
     Raises:
         NotADirectoryError: if `directory` is a file.
         ValueError: if the model is none of kbert's, Hugging Face's format
-            cannot express it, or the tokenizer has more ids than the
-            model's embedding table.
+            cannot express it, the tokenizer has more ids than the
+            model's embedding table, or `dtype` is another or too small for
+            a weight.
 
     Example:
         >>> import kbert
@@ -92,6 +100,11 @@ def save_pretrained(
     rows = head_rows(table, heads, config, table.prefix if heads else "")
     sentence, dense_rows = sentence_parts(model, config)
     tensors = mapping.collect_tensors(model, [*rows, *dense_rows])
+    if dtype is not None:
+        tensors = {
+            name: _cast(name, tensor, dtype) for name, tensor in tensors.items()
+        }
+        written["dtype"] = dtype
 
     directory = Path(directory)
     if directory.exists() and not directory.is_dir():
@@ -124,6 +137,22 @@ def _save_tensors(tensors: dict[str, np.ndarray], directory: Path) -> None:
         save_file(held, path, {"format": "pt"})
         # safetensors lets nobody but the owner read what it writes.
         shutil.copymode(directory / "config.json", path)
+
+
+def _cast(name: str, tensor: np.ndarray, dtype: str) -> np.ndarray:
+    if dtype not in FILE_DTYPES:
+        raise ValueError(
+            f"`dtype` must be one of {FILE_DTYPES}. Received: dtype={dtype!r}"
+        )
+    with np.errstate(over="ignore"):  # to infinity, which is refused
+        cast = tensor.astype(dtype, order="C")
+    if not np.isfinite(cast).all() and np.isfinite(tensor).all():
+        raise ValueError(
+            f"The tensor {name!r} has weights that {dtype} cannot hold. "
+            f"Received: dtype={dtype!r}, a weight of "
+            f"{np.abs(tensor).max():g}"
+        )
+    return cast
 
 
 def head_names(

@@ -597,3 +597,36 @@ def test_loading_draws_no_random_weights_but_a_fresh_heads(tmp_path):
     assert np.ptp(table.numpy()) > 0
     config = kbert.encoder_config(model)
     assert config.initializer_range == CONFIG.initializer_range
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_takes_half_the_space(tmp_path, dtype):
+    encoder = kbert.build_encoder(CONFIG)
+    sizes = {}
+    for name in (dtype, "float32"):
+        kbert.save_pretrained(encoder, tmp_path / name, dtype=name)
+        config = json.loads((tmp_path / name / "config.json").read_text())
+        assert config["dtype"] == name
+        # What is no weight, the names and shapes, comes first in the file.
+        file = (tmp_path / name / "model.safetensors").read_bytes()
+        sizes[name] = len(file) - 8 - int.from_bytes(file[:8], "little")
+    assert sizes[dtype] * 2 == sizes["float32"]
+    loaded = kbert.load_encoder(tmp_path / dtype)
+    for ours, original in zip(
+        loaded.get_weights(), encoder.get_weights(), strict=True
+    ):
+        assert ours.dtype == "float32"
+        np.testing.assert_array_equal(
+            ours, original.astype(dtype).astype("float32")
+        )
+
+
+def test_a_dtype_that_cannot_hold_a_weight_is_refused(tmp_path):
+    encoder = kbert.build_encoder(CONFIG)
+    table = encoder.get_layer("embedding").token.embeddings
+    table.assign(np.full(table.shape, 7e4, "float32"))
+    with pytest.raises(ValueError, match="a weight of 70000"):
+        kbert.save_pretrained(encoder, tmp_path / "x", dtype="float16")
+    with pytest.raises(ValueError, match="Received: dtype='int8'"):
+        kbert.save_pretrained(encoder, tmp_path / "x", dtype="int8")
+    assert not (tmp_path / "x").exists()
