@@ -126,30 +126,12 @@ def build_student(teacher, tokenizer, kept, blocks, width):
     return student, kbert.Tokenizer.from_vocab([names[i] for i in kept])
 
 
-def vectors_model(encoder):
-    """Return a model from texts to normalised mean vectors."""
-    pool = kbert.layers.SentencePooling("mean", name="pooling", dtype="float32")
-    x = pool(
-        encoder.output["sequence_output"],
-        padding_mask=encoder.input["padding_mask"],
+def vectors(encoder, tokenizer, texts, show_progress=False):
+    """Return the vectors (N, H) of texts, normalised means."""
+    embed = kbert.pipelines.Embedder(
+        kbert.build_sentence_encoder(encoder), tokenizer, max_length=128
     )
-    x = keras.layers.UnitNormalization(dtype="float32", name="normalize")(x)
-    return keras.Model(encoder.input, x)
-
-
-def vectors(encoder, tokenizer, texts, verbose=0):
-    """Return the vectors (N, H) of texts."""
-    order = np.argsort([len(text) for text in texts], kind="stable")
-    dataset = kbert.data.classification_dataset(
-        [texts[i] for i in order],
-        tokenizer=tokenizer,
-        batch_size=64,
-        max_length=128,
-    )
-    found = vectors_model(encoder).predict(dataset, verbose=verbose)
-    result = np.empty_like(found)
-    result[order] = found
-    return result
+    return embed.encode(texts, show_progress=show_progress)
 
 
 def spearman(encoder, tokenizer, data):
@@ -190,7 +172,9 @@ def main():
     cached = args.cache / f"vectors_{len(texts)}.npy"
     if not cached.exists():
         start = time.perf_counter()
-        np.save(cached, vectors(teacher, tokenizer, texts, 2).astype("float16"))
+        np.save(
+            cached, vectors(teacher, tokenizer, texts, True).astype("float16")
+        )
         print(f"teacher: {time.perf_counter() - start:.0f} s", flush=True)
     labels = np.load(cached).astype("float32")
     kept = smaller_vocabulary(tokenizer, texts, args.vocab_size)
@@ -203,7 +187,7 @@ def main():
     trained = kbert.build_encoder(kbert.encoder_config(student))
     keras.config.set_dtype_policy("float32")
     trained.set_weights(student.get_weights())
-    model = vectors_model(trained)
+    model = kbert.build_sentence_encoder(trained)
     batches = kbert.data.classification_dataset(
         texts,
         labels,
