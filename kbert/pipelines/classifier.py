@@ -16,7 +16,7 @@ from kbert.models.chunked import is_chunked
 from kbert.pipelines.labels import class_names
 from kbert.pipelines.long_texts import averaged, check_long, together
 from kbert.pipelines.masks import MaskWarning
-from kbert.pipelines.prediction import check_options, predict, softmax
+from kbert.pipelines.prediction import check_options, class_logits, softmax
 
 ACTIVATIONS = ("softmax", "sigmoid", "linear")
 
@@ -204,16 +204,13 @@ class Classifier:
         )
         report_truncated(encoded, self.max_length)
         self._warn_masks(encoded)
-        logits = np.zeros((len(texts), len(self.label_names)), "float32")
-        for indices, rows in predict(
+        return class_logits(
             self.model,
             self.tokenizer,
             encoded,
             batch_size=self.batch_size,
             max_length=self.max_length,
-        ):
-            logits[indices] = rows
-        return logits
+        )
 
 
 def _classification_head(model: keras.Model) -> ClassificationHead:

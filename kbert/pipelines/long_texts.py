@@ -10,7 +10,7 @@ from kbert.data.chunking import Chunks
 from kbert.data.chunks import ChunkBatches, padded_count
 from kbert.data.tokenizer import Tokenizer
 from kbert.models.chunked import is_chunked
-from kbert.pipelines.prediction import predict, predict_batch
+from kbert.pipelines.prediction import class_logits, predict_batch
 
 LONG = ("truncate", "chunk")
 
@@ -79,23 +79,20 @@ def averaged(
     Returns:
         Logits, float32 (N, C).
     """
-    shape = (len(chunks.encoded.lengths), model.output_shape[-1])
-    logits = np.zeros(shape, "float32")
-    for indices, rows in predict(
+    logits = class_logits(
         model,
         tokenizer,
         chunks.encoded,
         batch_size=batch_size,
         max_length=max_length,
-    ):
-        logits[indices] = rows
+    )
     # An empty text has one chunk of no token.
     weights = np.where(
         np.repeat(chunks.counts, chunks.counts) > 1, chunks.weights, 1
     )
     texts = np.repeat(np.arange(len(chunks.counts)), chunks.counts)
     total = np.bincount(texts, weights, minlength=len(chunks.counts))
-    sums = np.zeros((len(chunks.counts), shape[1]))
+    sums = np.zeros((len(chunks.counts), logits.shape[1]))
     np.add.at(sums, texts, logits * weights[:, None])
     return (sums / total[:, None]).astype("float32")
 

@@ -136,6 +136,32 @@ def predict_batch(
     return keras.tree.map_structure(lambda rows: rows[:size], outputs)
 
 
+def class_logits(
+    model: keras.Model,
+    tokenizer: Tokenizer,
+    encoded: EncodedTexts,
+    *,
+    batch_size: int,
+    max_length: int,
+) -> np.ndarray:
+    """Run texts through a classifier; as `predict`, in their order.
+
+    Returns:
+        Logits, float32 (N, C).
+    """
+    shape = (len(encoded.lengths), model.output_shape[-1])
+    logits = np.zeros(shape, "float32")
+    for indices, rows in predict(
+        model,
+        tokenizer,
+        encoded,
+        batch_size=batch_size,
+        max_length=max_length,
+    ):
+        logits[indices] = rows
+    return logits
+
+
 def softmax(logits: np.ndarray) -> np.ndarray:
     """Return probabilities over the last axis, in the logits' dtype."""
     exp = np.exp(logits - logits.max(axis=-1, keepdims=True))

